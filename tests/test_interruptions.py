@@ -33,7 +33,7 @@ def interrupted(frame_of, call):
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("function", ["_made_ready", "direct_run", "direct_product", "executable"])
+@pytest.mark.parametrize("function", ["_made_ready", "plain_run", "direct_product", "executable"])
 def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     einsumx.cache_clear()
     with pytest.raises(InterruptError):
@@ -44,7 +44,7 @@ def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: einsumx.einsum("ij,jk->ki", LHS, RHS, optimize=[(0, 1)]),
+        lambda: einsumx.einsum("ij,jk->ki", LHS, RHS, optimize=[(0, 1)], dtype="float64"),
         lambda: einsumx.addeinsum(np.ones(2), "ij->i", LHS, alpha=np.array(2.0)),
     ],
 )

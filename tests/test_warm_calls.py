@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from threads import in_threads
 
 import einsumx
 from einsumx import einsum
+from einsumx.planner.path import find_path
+from einsumx.runtime import prepare
 
 MATRIX = "ij,jk->ik"
 
@@ -390,13 +393,18 @@ def test_a_replacement_leaves_arrays_of_other_frameworks_to_its_own_although_ein
             assert type(np.einsum(MATRIX, tensor, tensor)) is np.ndarray
 
 
-def test_bools_choose_the_best_path_in_a_replacement_alone():
-    a = [np.ones(shape) for shape in ((2, 300), (300, 2), (2, 300))]
-    assert einsum("ij,jk,kl->il", *a, optimize=False).shape == (2, 300)
+def test_bools_choose_the_best_path_in_a_replacement_alone(monkeypatch):
+    found = []
+
+    def finding(*arguments):
+        found.append(find_path(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(prepare, "path", SimpleNamespace(find_path=finding))
+    a = [np.ones(shape) for shape in ((300, 2), (2, 300), (300, 2))]
+    assert einsum("ij,jk,kl->il", *a, optimize=False).shape == (300, 2)
+    assert found.pop() == ((0, 1), (0, 1))
     with einsumx.patched("numpy"):
-        plans = einsumx.cache_info()["plans"].misses
-        np.einsum("ij,jk,kl->il", *a, optimize=False)
-        assert einsumx.cache_info()["plans"].misses == plans + 1
-        np.einsum("ij,jk,kl->il", *a, optimize=True)
-        np.einsum("ij,jk,kl->il", *a)
-        assert einsumx.cache_info()["plans"].misses == plans + 1
+        for options in ({"optimize": False}, {"optimize": True}, {}):
+            np.einsum("ij,jk,kl->il", *a, **options)
+            assert set(found) == {((1, 2), (0, 1))}

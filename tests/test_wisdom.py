@@ -201,8 +201,8 @@ def test_other_equations_than_those_with_findings_take_the_direct_road():
     found = [bind(parse_text(equation, 2), shapes) for equation in ("ab,bc->ac", "ab,bc->ca")]
     assert [wisdom.may_have(NUMPY, "cpu", equation) for equation in found] == [True, False]
     signatures = tuple(NUMPY.signature(np.ones(shape)) for shape in shapes)
-    assert prepare.direct_run(NUMPY, "ab,bc->ac", signatures) is None
-    assert prepare.direct_run(NUMPY, "ab,bc->ca", signatures) is not None
+    assert prepare.plain_run(NUMPY, "ab,bc->ac", signatures) is None
+    assert prepare.plain_run(NUMPY, "ab,bc->ca", signatures) is not None
 
 
 @pytest.mark.long

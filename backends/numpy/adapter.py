@@ -50,7 +50,7 @@ TRAITS = Traits(
 )
 
 
-_LOUD = (Multiply, Matmul, Scale, Cast)
+_LOUD = frozenset((Multiply, Matmul, Scale, Cast))
 """The ops that may warn about infinities, overflow and nan. numpy.einsum, which computes sums too, never does."""
 
 
@@ -288,15 +288,15 @@ class NumpyAdapter(Adapter):
         return array[()]
 
     def prepare(self, run: Run, program: Program) -> Run:
-        loud = [op for op in program.ops if type(op) in _LOUD]
         types = {operand.dtype for operand in program.operands}
-        if not loud and "object" not in types:
+        called = set(map(type, program.ops))
+        if "object" not in types and _LOUD.isdisjoint(called):
             return run
-        if len(types) > 1 or any(type(op) is Cast for op in program.ops):
+        if len(types) > 1 or Cast in called:
             types = set(slot_dtypes(program).values())
         if "object" in types:  # objects such as Decimal may use the caller's context
             return self._with_errstate(run)
-        return self._quiet(run) if any(kind(dtype) in "fc" for dtype in types) else run
+        return run if all(kind(dtype) not in "fc" for dtype in types) else self._quiet(run)
 
     def _with_errstate(self, run: Run) -> Run:
         """``run`` without warnings."""

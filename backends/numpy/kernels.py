@@ -177,7 +177,7 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
         return np.ndarray.dot  # half of matmul's overhead
     batch = broadcast(lhs[:-2], rhs[:-2])
     shape = (*batch, rows, cols)
-    plain = _pooled(np.matmul, shape, dtype) if _is_large(shape, dtype) else partial(np.matmul, order="C")
+    plain = _new(np.matmul, shape, dtype)
     if is_slow or not prod(shape) * inner or threads == "blas":
         return plain
     count = prod(batch)

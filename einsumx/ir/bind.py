@@ -131,12 +131,12 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
 
 
 def bind_text(text: str, shapes: Sequence[tuple[int, ...]]) -> SizedEquation | None:
-    """The same for an equation of ASCII letters with an explicit output; None for another one, and for a wrong one.
+    """The same for an equation of ASCII letters; None for another one, and for a wrong one.
 
-    >>> bind_text("ij,kj->ik", [(2, 3), (5, 3)]).sizes
-    (2, 3, 5)
+    >>> bind_text("ij,kj->ik", [(2, 3), (5, 3)]).sizes, bind_text("ba", [(2, 3)]).text
+    ((2, 3, 5), 'ba->ab')
     """
-    return _bound(text, *_lettered(text), shapes)
+    return _bound(*_lettered(text), shapes)
 
 
 def _bound(
@@ -176,17 +176,24 @@ def bind_sublists(
 
 
 @lru_cache(maxsize=1024)
-def _lettered(text: str) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], int]:
-    """The numbers of the labels of each operand and of the result, and how many there are; no operands otherwise."""
+def _lettered(text: str) -> tuple[str, tuple[tuple[int, ...], ...], tuple[int, ...], int]:
+    """The text with its output, the numbers of the labels of each operand and of the result, and how many there are.
+
+    There are no operands if it is not plain.
+    """
     left, arrow, right = text.partition("->")
     letters = left.replace(",", "")
+    if not (text.isascii() and letters.isalpha()):
+        return text, (), (), 0
+    if not arrow:
+        right = "".join(sorted([letter for letter in set(letters) if letters.count(letter) == 1]))
+        text = f"{left}->{right}"
     numbers = {letter: number for number, letter in enumerate(dict.fromkeys(letters))}
-    is_plain = arrow and text.isascii() and letters.isalpha()
-    if not is_plain or len(set(right)) < len(right) or not numbers.keys() >= set(right):
-        return (), (), 0
+    if len(set(right)) < len(right) or not numbers.keys() >= set(right):
+        return text, (), (), 0
     number = numbers.__getitem__
     inputs = tuple([tuple(map(number, term)) for term in left.split(",")])
-    return inputs, tuple(map(number, right)), len(numbers)
+    return text, inputs, tuple(map(number, right)), len(numbers)
 
 
 def labels_of(equation: Equation, ranks: Sequence[int]) -> tuple[Label, ...]:

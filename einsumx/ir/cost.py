@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.ir import ops
@@ -370,14 +370,23 @@ class CostModel:
             apart: a batch axis is between rows and columns.
         """
         work = self._tiled(rows, cols, inner) * self._arithmetic / self._rates.gemm
-        traffic = (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
-        each = (self._rates.matrix + work + traffic) * (_INNER_BATCH if apart else 1)
+        each = (work + self._moving(rows, cols, inner)) * (_INNER_BATCH if apart else 1)
         if self._is_strided:
             if turned[0] and turned[1] and self.is_long_sum(rows, cols, inner):
                 each *= 1 + _BOTH_TURNED
             if rows > LOPSIDED * cols or cols > LOPSIDED * rows:
                 each += self._of_sides(rows, cols, inner, turned, each)
         return calls * self._rates.call + matrices * each
+
+    def least_matmul(self, matrices: int, rows: int, cols: int, inner: int, apart: bool) -> float:
+        """The least that such products take, even if their free axes are split into axes of the batch."""
+        work = rows * cols * inner * self._arithmetic / self._rates.gemm
+        each = (work + self._moving(rows, cols, inner)) * (_INNER_BATCH if apart else 1)
+        return self._rates.call + matrices * each
+
+    def _moving(self, rows: int, cols: int, inner: int) -> float:
+        """The overhead of a product of matrices, and the time of reading and writing them."""
+        return self._rates.matrix + (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
 
     def _tiled(self, rows: int, cols: int, inner: int) -> int:
         """The multiply-adds for which a matrix product's arithmetic units are busy or idle."""
@@ -482,8 +491,7 @@ def run_counters(source: Sequence[_Label], target: Sequence[_Label]) -> list[_La
     return None if source and outer == len(source) else list(source[:outer])
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(NamedTuple):
     """The time of an op as a function of the sizes of axes.
 
     Attributes:

@@ -56,19 +56,18 @@ def _loop_order(arrays: Sequence[Sequence[_Label]], labels: Sequence[_Label]) ->
     A label goes inside of another if all arrays with both have it inside.
     """
     order: list[_Label] = []  # from the innermost
+    places = [{label: place for place, label in enumerate(array)} for array in arrays]
     for label in reversed(labels):
-        place = len(order)
-        for index in reversed(range(len(order))):
-            votes = [
-                array.index(label) > array.index(order[index])
-                for array in arrays
-                if label in array and order[index] in array
-            ]
-            if votes and not all(votes):
-                break
+        own = [place for place in places if label in place]
+        at = len(order)
+        for index in range(len(order) - 1, -1, -1):
+            other = order[index]
+            votes = [place[label] > place[other] for place in own if other in place]
             if votes:
-                place = index
-        order.insert(place, label)
+                if not all(votes):
+                    break
+                at = index
+        order.insert(at, label)
     return order[::-1]
 
 

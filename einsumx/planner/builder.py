@@ -9,6 +9,7 @@ from typing import Any
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
+from einsumx.ir.cost import CostModel
 from einsumx.ir.ops import Op
 from einsumx.planner.selection import BY_COST, Choosing
 from einsumx.planner.terms import Labels, Term, native_equation
@@ -48,6 +49,13 @@ class Builder:
         self.choosing = choosing
         self.is_tidy = True
         self.slots = slots
+        self._models: dict[str, CostModel] = {}
+
+    def model(self, dtype: str) -> CostModel:
+        """What ops in a dtype cost."""
+        if dtype not in self._models:
+            self._models[dtype] = CostModel(self.traits, dtype)
+        return self._models[dtype]
 
     def size(self, labels: Sequence[int]) -> int:
         """The number of elements that ``labels`` span."""

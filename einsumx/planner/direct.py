@@ -18,28 +18,16 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Operand
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
 
-__all__ = ["direct_ops", "direct_product", "direct_program", "may_be_one_einsum", "one_einsum", "product_order"]
+__all__ = ["direct_ops", "direct_product", "may_be_one_einsum", "one_einsum", "product_order"]
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
 
 _CHEAP = 0.1
 """The most time of copies, relative to that of the product, with which no other way can be much faster."""
-
-
-def direct_program(
-    equation: SizedEquation, operands: tuple[Operand, ...], *, backend: str, traits: Traits, dtype: str, device: str
-) -> Program | None:
-    """The program of :func:`~einsumx.planner.lower.lower`, if it has one or two operands and needs no search."""
-    count = len(operands)
-    direct = None if count > 2 or 0 in equation.sizes else direct_ops(equation, operands, traits, dtype)
-    if direct is None:
-        return None
-    path = (tuple(range(count)),)
-    return Program(equation.text, backend, device, operands, path, *direct, equation.shape, dtype)
 
 
 def direct_ops(
@@ -106,17 +94,20 @@ def one_einsum(equation: SizedEquation, count: int) -> Op:
 def _is_one_call(equation: SizedEquation, rates: Rates) -> bool:
     """Whether one call of the framework's own einsum is the fastest: not for a view, nor for a product of matrices."""
     inputs, output = equation.inputs, equation.output
-    first, *others = inputs
-    calls = max(len(others), 1)
-    if len(others) == 1:  # a term with labels of its own is summed before
-        needed = (set(output).union(others[0]), set(output).union(first))
-        calls += sum([not own.issuperset(term) for own, term in zip(needed, inputs)])
-    steps = prod(equation.sizes) * max(len(others), 1)
-    if not _is_tiny(steps, [shape[-1] for shape in equation.shapes if shape], rates, calls):
+    first, last = inputs[0], inputs[-1]
+    count = len(inputs)
+    steps = prod(equation.sizes) * max(count - 1, 1)
+    if steps > rates.call * rates.native * (count + 1):  # which may be more than a float holds
         return False
-    if not others:
-        return not set(first) <= set(output)
-    return len(first) > 2 or max(map(len, others)) > 2 or set(first).isdisjoint(others[0]) or len(others) > 1
+    if count == 1:
+        is_slow, calls = set(first) <= set(output), 1
+    elif count > 2:
+        is_slow, calls = False, count - 1
+    else:
+        is_slow = len(first) <= 2 and len(last) <= 2 and not set(first).isdisjoint(last)
+        # A term with labels of its own is summed before.
+        calls = 1 + (not set(last).union(output).issuperset(first)) + (not set(first).union(output).issuperset(last))
+    return not is_slow and _is_tiny(steps, [shape[-1] for shape in equation.shapes if shape], rates, calls)
 
 
 def _is_tiny(steps: int, last: Sequence[int], rates: Rates, calls: int = 1) -> bool:

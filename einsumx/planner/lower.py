@@ -83,13 +83,14 @@ def lower(
         semiring: recorded in the program; the traits are those of the framework in it.
     """
     accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
-    problem = _Problem(equation, operands, path, traits, dtype, accumulate)
     calls: tuple[Op, ...]
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
         calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
-        calls, result = _lowered(problem, Choosing(names) if names else BY_COST)
+        direct = None if names or accumulate is not None else direct_ops(equation, operands, traits, dtype)
+        problem = _Problem(equation, operands, path, traits, dtype, accumulate)
+        calls, result = direct or _lowered(problem, Choosing(names) if names else BY_COST)
     shape = equation.shape
     return Program(
         equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring,
@@ -132,13 +133,8 @@ def _lowered(problem: _Problem, choosing: Choosing) -> tuple[tuple[Op, ...], int
     """The ops, and the slot of the result."""
     equation, operands = problem.equation, problem.operands
     count = len(operands)
-    plain = equation, operands, problem.traits, problem.dtype
-    if choosing.is_by_cost and problem.accumulate is None:
-        direct = direct_ops(*plain)
-        if direct is not None:
-            return direct
     may_be_one = problem.accumulate is None and (choosing.is_by_cost or choosing.asks_for_one_einsum)
-    may_be_one = may_be_one and may_be_one_einsum(*plain)
+    may_be_one = may_be_one and may_be_one_einsum(equation, operands, problem.traits, problem.dtype)
     if may_be_one and choosing.asks_for_one_einsum:
         return (one_einsum(equation, count),), count
     builder, slot = _compute(problem, choosing)

@@ -8,14 +8,14 @@ The cheapest candidate is taken, by the cost model of :mod:`einsumx.ir.cost`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product as combinations
-from math import prod
+from math import inf, prod
+from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.ir import ops
-from einsumx.ir.cost import LOPSIDED, CostModel, run_counters
+from einsumx.ir.cost import LOPSIDED, run_counters
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
@@ -31,8 +31,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Classes:
+class Classes(NamedTuple):
     """The labels of a pairwise contraction, in four classes."""
 
     batch: Labels
@@ -45,8 +44,7 @@ class Classes:
         return (*self.batch, *self.lhs_free, *self.rhs_free)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """Two terms to contract.
 
     Attributes:
@@ -63,8 +61,7 @@ class Pair:
     use: ResultUse
 
 
-@dataclass(frozen=True, slots=True)
-class OperandAccess:
+class OperandAccess(NamedTuple):
     """How a product reads one operand.
 
     Attributes:
@@ -91,8 +88,7 @@ class OperandAccess:
         return f"{_listed(self.rows)}{loops}{'t' * self.transposed}{'c' * self.copied}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One candidate for a product.
 
     Attributes:
@@ -197,15 +193,15 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
-def candidates(builder: Builder, pair: Pair, model: CostModel, *, all_of_them: bool = False) -> list[Choice]:
+def candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False, below: float = inf) -> list[Choice]:
     """The candidates for the matrix product of a pair.
 
     Args:
         builder, pair: the product.
-        model: prices them.
         all_of_them: also those that the model never prefers to another one.
+        below: seconds of another way; candidates that cannot take less may be left out.
     """
-    choices = list(_Search(builder, pair, model, all_of_them).candidates())
+    choices = list(_Search(builder, pair, all_of_them).candidates(below))
     if all_of_them or not reads_packed(builder.traits, pair.dtype):
         return choices
     least = min([choice.moved for choice in choices if not choice.is_looped])
@@ -219,11 +215,10 @@ def reads_packed(traits: Traits, dtype: str) -> bool:
 
 def choose(builder: Builder, pair: Pair) -> Choice:
     """The cheapest candidate."""
-    return min(candidates(builder, pair, CostModel(builder.traits, pair.dtype)), key=lambda choice: choice.seconds)
+    return min(candidates(builder, pair), key=lambda choice: choice.seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Axes:
+class _Axes(NamedTuple):
     """How the labels that both operands have become axes.
 
     Attributes:
@@ -242,33 +237,48 @@ class _Axes:
 class _Search:
     """All candidates for one product."""
 
-    def __init__(self, builder: Builder, pair: Pair, model: CostModel, all_of_them: bool) -> None:
+    def __init__(self, builder: Builder, pair: Pair, all_of_them: bool) -> None:
         traits = builder.traits
         self._all = all_of_them
         self._builder, self._traits = builder, traits
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
-        self._model = model
+        self._model = builder.model(pair.dtype)
         self._is_packed_dtype = pair.dtype in traits.packed_dtypes
         self._reads_packed = reads_packed(traits, pair.dtype)
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
         self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
+        self._in_place: dict[tuple[bool, Labels], OperandAccess | None] = {}
 
-    def candidates(self) -> Iterator[Choice]:
-        """Each candidate that can be the cheapest."""
+    def candidates(self, below: float) -> Iterator[Choice]:
+        """Each candidate that can be the cheapest, and take less than so many seconds."""
+        least = inf if self._all or self._reads_packed else below
+        is_bounded = not (self._all or self._reads_packed)
         for axes in self._axes():
+            bound = self._least_seconds(axes) if is_bounded else 0.0
+            if bound >= least:
+                continue
             lefts = self._accesses(self._lhs, self._classes.lhs_free, axes)
-            rights = self._accesses(self._rhs, self._classes.rhs_free, axes)
+            rights = self._accesses(self._rhs, self._classes.rhs_free, axes) if lefts else []
             is_ready = False
             for left, right in combinations(lefts, rights):
-                if axes.summed and (left.copied or right.copied):
+                if bound + (left.copy or 0.0) + (right.copy or 0.0) >= least:
                     continue
                 for batch in self._batches(left, right, axes):
                     for choice in self._choices(left, right, batch, axes):
                         is_ready = is_ready or choice.is_ready
+                        if is_bounded:
+                            least = min(least, choice.seconds)
                         yield choice
             is_best = is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0])))
             if is_best and not (self._all or self._reads_packed):
                 return  # nothing is copied, and other axes could only add copies or a sum
+
+    def _least_seconds(self, axes: _Axes) -> float:
+        """The least that a product with these axes takes, however it reads its operands."""
+        size, classes = self._builder.size, self._classes
+        matrices, rows, cols = size(axes.batch) * size(axes.inner), size(classes.lhs_free), size(classes.rhs_free)
+        seconds = self._model.least_matmul(matrices, rows, cols, size(axes.contracted), bool(axes.inner))
+        return seconds + self._model.elementwise(matrices * rows * cols) if axes.summed else seconds
 
     def _axes(self) -> Iterator[_Axes]:
         for contracted, summed in self._contracted():
@@ -441,16 +451,24 @@ class _Search:
     # -- operands ---------------------------------------------------------------------------------------
 
     def _accesses(self, term: Term, free: Labels, axes: _Axes) -> list[OperandAccess]:
-        """The accesses to a term that may pay: in place, if the product can read it so, and by copies."""
+        """The accesses to a term that may pay: in place, if the product can read it so, and by copies.
+
+        A term whose batch axes are summed afterwards is read in place alone.
+        """
         builder, traits = self._builder, self._traits
         accesses: list[OperandAccess] = []
-        orders = [term.in_memory_order(free)]
         if traits.strided:
-            in_place = _in_place(builder, term, free, axes.contracted)
+            key = term is self._lhs, axes.contracted
+            if key not in self._in_place:
+                self._in_place[key] = _in_place(builder, term, free, axes.contracted)
+            in_place = self._in_place[key]
             if in_place is not None:
                 accesses.append(in_place)
                 if not in_place.loops and not (self._all or self._reads_packed):
                     return accesses
+        if axes.summed:
+            return accesses
+        orders = [term.in_memory_order(free)]
         preferred = _grouped(free, self._use) if self._use.order is None else self._use.target(free)
         if preferred is not None and preferred != orders[0]:
             orders.append(preferred)

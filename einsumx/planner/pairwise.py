@@ -8,12 +8,12 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 from einsumx.ir import ops
-from einsumx.ir.cost import CostModel, is_sweep
+from einsumx.ir.cost import is_sweep
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder
@@ -98,7 +98,7 @@ def wide_product(
     """
     builder.is_tidy = False
     pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
-    return matmul(builder, pair, replace(choose(builder, pair), by_vector=False), dtype=sums)
+    return matmul(builder, pair, choose(builder, pair)._replace(by_vector=False), dtype=sums)
 
 
 def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
@@ -115,22 +115,19 @@ def _product(builder: Builder, pair: Pair) -> Term:
     """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
     if builder.traits.pairs_by_einsum:
         return _dot(builder, pair)
-    classes = pair.classes
-    model = CostModel(builder.traits, pair.dtype)
     if not builder.choosing.is_by_cost:
-        candidate = _selected(builder, pair, model)
+        candidate = _selected(builder, pair)
         if candidate is not None:
             return candidate.make(builder, pair)
-    choices = candidates(builder, pair, model)
-    best = min(choices, key=lambda choice: choice.seconds)
-    steps = builder.size((*classes.kept, *classes.contracted))
-    if _may_be_native(builder, pair) and model.least_einsum(steps, 2) < best.seconds:
-        order, seconds = native_order(builder, pair)
-        if seconds < best.seconds:
-            return native(builder, pair, order)
+    order, seconds = native_order(builder, pair) if _may_be_native(builder, pair) else ((), inf)
+    may_be_summed = _may_be_summed(builder, pair)
+    choices = candidates(builder, pair, below=inf if may_be_summed else seconds)
+    best = min(choices, key=lambda choice: choice.seconds, default=None)
+    if best is None or seconds < best.seconds:
+        return native(builder, pair, order)
     # Where a matmul copies nothing, it moves less than a product of all terms.
     copies = not reads_packed(builder.traits, pair.dtype) or all(choice.moved for choice in choices)
-    if _may_be_summed(builder, pair) and copies and _multiply_sum_seconds(builder, pair, model) < best.seconds:
+    if may_be_summed and copies and _multiply_sum_seconds(builder, pair) < best.seconds:
         return _multiply_sum(builder, pair)
     return matmul(builder, pair, best)
 
@@ -148,10 +145,10 @@ class _Candidate(NamedTuple):
     make: Callable[[Builder, Pair], Term]
 
 
-def _selected(builder: Builder, pair: Pair, model: CostModel) -> _Candidate | None:
+def _selected(builder: Builder, pair: Pair) -> _Candidate | None:
     """The candidate with the name that the builder asks for, if there is one; lists all if the builder wants them."""
     every = []
-    for choice in candidates(builder, pair, model, all_of_them=True):
+    for choice in candidates(builder, pair, all_of_them=True):
         is_long = pair.dtype in builder.traits.pool_products and choice.seconds > _LONG
         by_threads: tuple[Threads, ...] = ("pool", "blas") if is_long else ("",)
         for threads in by_threads:
@@ -161,7 +158,7 @@ def _selected(builder: Builder, pair: Pair, model: CostModel) -> _Candidate | No
         order, seconds = native_order(builder, pair)
         every.append(_Candidate("einsum", "einsum", seconds, partial(native, result=order)))
     if _may_be_summed(builder, pair):
-        seconds = _multiply_sum_seconds(builder, pair, model)
+        seconds = _multiply_sum_seconds(builder, pair)
         every.append(_Candidate("multiply and sum", "sum", seconds, _multiply_sum))
     choosing = builder.choosing
     if choosing.alternatives is not None:
@@ -179,8 +176,8 @@ def _may_be_summed(builder: Builder, pair: Pair) -> bool:
     return builder.traits.strided and bool(classes.batch) and not (classes.lhs_free or classes.rhs_free)
 
 
-def _multiply_sum_seconds(builder: Builder, pair: Pair, model: CostModel) -> float:
-    steps = builder.size(pair.lhs.labels)
+def _multiply_sum_seconds(builder: Builder, pair: Pair) -> float:
+    steps, model = builder.size(pair.lhs.labels), builder.model(pair.dtype)
     return model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(pair.classes.batch))
 
 
@@ -253,7 +250,7 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
     It may loop faster if the result follows the operands, but then the requested order takes a view.
     """
     classes, sizes, traits = pair.classes, builder.sizes, builder.traits
-    model = CostModel(traits, pair.dtype)
+    model = builder.model(pair.dtype)
     target = pair.use.target(classes.kept) or classes.kept
     terms = pair.lhs, pair.rhs
     operands = [[label for label in term.memory if sizes[label] != 1] for term in terms]
@@ -270,10 +267,11 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
             *natural_order(operands, [label for label in target if sizes[label] != 1]),
             *[label for label in target if sizes[label] == 1],
         )
-        followed, view = price(natural), traits.rates.view
-        # Of equals, the order of the operands, in which outer loops read memory better, too.
-        if natural != target and followed + (view if steps <= _FEW else 0) <= seconds:
-            return natural, followed + view
+        if natural != target:
+            followed, view = price(natural), traits.rates.view
+            # Of equals, the order of the operands, in which outer loops read memory better, too.
+            if followed + (view if steps <= _FEW else 0) <= seconds:
+                return natural, followed + view
     return target, seconds
 
 

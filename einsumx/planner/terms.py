@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir.bind import SizedEquation
@@ -29,7 +28,7 @@ class Term:
         memory: its labels from the outermost in memory to the innermost, if they are known.
     """
 
-    __slots__ = ("_memory", "_strides", "is_packed", "labels", "sizes", "slot")
+    __slots__ = ("_memory", "_steps", "_strides", "is_packed", "labels", "sizes", "slot")
 
     def __init__(
         self,
@@ -42,6 +41,7 @@ class Term:
         self.slot, self.labels = slot, labels
         self._strides, self.sizes, self.is_packed = strides, sizes, strides is None
         self._memory = labels if strides is None else memory
+        self._steps: dict[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"Term(slot={self.slot}, labels={self.labels}, strides={self.strides})"
@@ -78,7 +78,9 @@ class Term:
     @property
     def steps(self) -> dict[int, int]:
         """The stride of each label."""
-        return dict(zip(self.labels, self.strides))
+        if self._steps is None:
+            self._steps = dict(zip(self.labels, self.strides))
+        return self._steps
 
     def in_memory_order(self, labels: Sequence[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
@@ -98,8 +100,7 @@ def plain_terms(equation: SizedEquation, operands: Sequence[Operand], dtype: str
     return terms
 
 
-@dataclass(frozen=True, slots=True)
-class ResultUse:
+class ResultUse(NamedTuple):
     """How a result is used, which decides between axis orders.
 
     Attributes:

@@ -19,7 +19,7 @@ from einsumx.errors import BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.runtime import effort
 from einsumx.runtime.caches import Uncacheable, cached
-from einsumx.runtime.prepare import direct_run, from_signatures, numbers_as_arrays
+from einsumx.runtime.prepare import from_signatures, numbers_as_arrays, plain_run
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
@@ -246,21 +246,24 @@ def _made_ready(
         EinsumxError: the call is wrong.
     """
     out, added, kinds, chosen = target
-    check_plain(adapter, [each for each in (*signatures, out, added) if each is not None])
+    check_plain(adapter, signatures if target == _NO_TARGET else [*signatures, *filter(None, (out, added))])
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
+    equation = written if isinstance(written, str) else _from_sublists(written, len(signatures))
     try:
         keywords = translation(adapter, options)
+    except (TypeError, ValueError) as error:
+        raise Uncacheable from error
+    if target == _NO_TARGET and not keywords.keys() - {"optimize"}:
+        run = plain_run(adapter, equation, signatures, keywords.get("optimize", "auto"))
+        if run is not None:
+            return run
+    try:
         order, planned = _checked(adapter, keywords) if keywords or chosen != "estimate" else ("K", DEFAULT)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
     if out is not None and planned.strip_exponent:
         raise Uncacheable
-    equation = _as_written(written, len(signatures))
-    if not keywords and target == _NO_TARGET:
-        run = direct_run(adapter, equation, signatures)
-        if run is not None:
-            return run
     prepared = from_signatures(adapter, equation, signatures, planned)
     if out is None and order == "K" and kinds is None:
         return prepared.run
@@ -287,9 +290,7 @@ def _unmarshalled(path: bytes) -> Any:
     return steps
 
 
-def _as_written(written: str | Labels, count: int) -> Written:
-    if isinstance(written, str):
-        return written
+def _from_sublists(written: Labels, count: int) -> Written:
     return written[:count], written[count] if len(written) > count else None
 
 

@@ -38,11 +38,16 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     values: dict[int, Array] = {}
     if constants:
         calls, values = _fold(program, adapter, constants, calls)
-    arguments = tuple([slot for slot in range(len(program.operands)) if slot not in (constants or {})])
-    last = program.ops[-1]
-    is_element = adapter.sums_are_elements and isinstance(last, Native | Matmul | Sum) and last.out == program.result
-    finish = None if program.shape or (is_element and program.dtype != "object") else adapter.element
-    run = _of_pair(calls, arguments, program.result, finish)
+    arguments = tuple(range(len(program.operands)))
+    if constants:
+        arguments = tuple([slot for slot in arguments if slot not in constants])
+    finish = None
+    if not program.shape:
+        last = program.ops[-1]
+        is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
+        if not (adapter.sums_are_elements and is_sum) or program.dtype == "object":
+            finish = adapter.element
+    run = _of_pair(calls, arguments, program.result, finish) if arguments else None
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
     return adapter.prepare(run, program)
@@ -74,8 +79,10 @@ def _compiled(
         read, dtype = [shapes[slot] for slot in sources], dtypes[sources[0]]
         if is_sized or is_known(op.sizes):
             calls.append((out, sources, _kernel(op, adapter, read, dtype)))
-        shapes[out] = program.shape if out == program.result else op.result_shape(read)
-        dtypes[out] = op.result_dtype(dtype)
+        if out == program.result:
+            shapes[out], dtypes[out] = program.shape, program.dtype
+        else:
+            shapes[out], dtypes[out] = op.result_shape(read), op.result_dtype(dtype)
     return calls, shapes, dtypes
 
 
@@ -88,33 +95,36 @@ def _of_pair(
     """
     if len(calls) == 1 and calls[0][1] == arguments and finish is None:
         return calls[0][2]
-    chains: dict[int, tuple[int, list[Callable[..., Array]]]] = {slot: (slot, []) for slot in arguments}
+    chains: dict[int, list[Callable[..., Array]]] = {}
+    for slot in arguments:
+        chains[slot] = []
+    first = chains[arguments[0]]
     product = None
     before: list[Callable[..., Array]] = []
     other: list[Callable[..., Array]] = []
-    first = last_out = -1
+    last_out = -1
     for out, sources, kernel in calls:
-        if len(sources) == 1 and sources[0] in chains and (sources[0] in arguments or sources[0] == last_out):
-            last_out = out
-            chain = chains.pop(sources[0])
-            chain[1].append(kernel)
+        source = sources[0]
+        if len(sources) == 1 and source in chains and (source in arguments or source == last_out):
+            chain = chains.pop(source)
+            chain.append(kernel)
             chains[out] = chain
-        elif len(sources) == 2 and product is None and chains.keys() >= set(sources):
+        elif len(sources) == 2 and product is None and source in chains and sources[1] in chains:
             product = kernel
-            (first, before), (_, other) = [chains.pop(slot) for slot in sources]
-            chains[out] = out, []
-            last_out = out
+            before, other = chains.pop(source), chains.pop(sources[1])
+            chains[out] = []
         else:
             return None
-    if chains.keys() != {result}:
+        last_out = out
+    if len(chains) > 1 or result not in chains:
         return None
-    last = chains[result][1]
+    last = chains[result]
     if finish is not None:
         last.append(finish)
     if product is None:
         return last[0] if len(last) == 1 else _chained(last)
     run = _joined(before, other, product, last) if before or other or last else product
-    return run if first == arguments[0] else lambda rhs, lhs: run(lhs, rhs)
+    return run if before is first else lambda rhs, lhs: run(lhs, rhs)
 
 
 def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:

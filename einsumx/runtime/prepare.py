@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
-    from einsumx.planner import direct, lower, path
+    from einsumx.planner import lower, path
     from einsumx.planner.lower import Setting
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
     mantissas = LazyModule("einsumx.ir.mantissas")
     parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
-    direct, lower, path = map(LazyModule, [f"einsumx.planner.{name}" for name in ("direct", "lower", "path")])
+    lower, path = map(LazyModule, [f"einsumx.planner.{name}" for name in ("lower", "path")])
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
     measured, wisdom = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.wisdom")
     stored, log = LazyModule("einsumx.runtime.stored"), LazyModule("einsumx.log")
@@ -51,12 +51,12 @@ __all__ = [
     "check_operand",
     "computed_dtype",
     "described",
-    "direct_run",
     "from_signatures",
     "make_program",
     "numbers_as_arrays",
     "one_device",
     "parsed",
+    "plain_run",
     "prepare",
     "promoted",
     "result_dtype",
@@ -231,28 +231,30 @@ def from_signatures(
     return prepared
 
 
-def direct_run(adapter: Adapter, written: Written, signatures: tuple[Signature, ...]) -> Run | None:
-    """The function that runs the plan of one or two operands, if that needs neither a search nor other keywords.
+def plain_run(
+    adapter: Adapter, written: Written, signatures: tuple[Signature, ...], optimize: Any = "auto"
+) -> Run | None:
+    """The function that runs the plan of a call whose only keyword is ``optimize``; None for a call that needs more.
 
-    It is the plan that :func:`make_program` makes, made without the caches on the way there.
+    It is the plan that :func:`make_program` makes, made without the caches and the checks of keywords on the way there.
     """
-    if len(signatures) > 2 or ("logging" in sys.modules and log.is_told()):
+    # An optimizer object may find another path next time.
+    if type(optimize) not in (str, list, tuple) or ("logging" in sys.modules and log.is_told()):
         return None
     operands = described(adapter, signatures)
-    first, last = operands[0], operands[-1]
-    if first.dtype != last.dtype or first.weak or last.weak:
-        return None
-    shapes = tuple([operand.shape for operand in operands])
-    sized = _bound_plainly(written, shapes)
+    dtype = operands[0].dtype
+    for operand in operands:
+        if operand.dtype != dtype or operand.weak:
+            return None
+    sized = _bound_plainly(written, tuple([operand.shape for operand in operands]))
     device = one_device(adapter, signatures)
     traits = calibration.calibrated(adapter, device)
-    is_served = traits.dtypes is None or first.dtype in traits.dtypes
+    is_served = traits.dtypes is None or dtype in traits.dtypes
     if sized is None or not is_served or wisdom.may_have(adapter, device, sized):
         return None
-    program = direct.direct_program(
-        sized, operands, backend=adapter.name, traits=traits, dtype=first.dtype, device=device
-    )
-    return None if program is None else execute.executable(program, adapter)
+    steps = path.find_path(sized, optimize, operands)
+    program = lower.lower(sized, operands, steps, backend=adapter.name, traits=traits, dtype=dtype, device=device)
+    return execute.executable(program, adapter)
 
 
 def described(adapter: Adapter, signatures: Sequence[Signature]) -> tuple[Operand, ...]:
