@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
 from einsumx.dtypes import Casting
-from einsumx.errors import BackendError, SizeError, shown
+from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
 from einsumx.runtime.caches import Uncacheable
@@ -347,7 +347,7 @@ def planned(
     from einsumx.ir.program import Operand
     from einsumx.ir.sizes import is_known
     from einsumx.plans import as_blocked_plan, as_chunked_plan, as_plan
-    from einsumx.runtime.shapes import as_dtypes, as_shapes
+    from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
     from einsumx.runtime.stored import unread
 
     inputs, is_limited = list(request.operands), request.memory_limit is not None
@@ -364,7 +364,7 @@ def planned(
     if all(shape is not None for shape in shapes):
         adapter = request.adapter or get_backend("numpy")
         device = device or (request.limit.device if is_limited else "")
-        _check_device_kind(adapter, device)
+        check_device(adapter, device)
         names = as_dtypes(dtypes, len(shapes))
         described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
         return _plan_of_shapes(request, adapter, described, device, stored)
@@ -380,15 +380,6 @@ def planned(
 
         return tuned_plan(adapter, request.written, arrays, options)
     return as_plan(prepare(adapter, request.written, arrays, options).program)
-
-
-def _check_device_kind(adapter: Adapter, device: str) -> None:
-    """Raise BackendError if the framework's arrays cannot be on a device; this imports no framework."""
-    kinds = adapter.device_kinds
-    if device and kinds and device.partition(":")[0] not in kinds:
-        raise BackendError(
-            f"{adapter.name} has no device {shown(device)}, as its arrays are on {' and '.join(kinds)} alone"
-        )
 
 
 def _plan_of_shapes(

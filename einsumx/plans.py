@@ -6,12 +6,11 @@ Lower layers know only the data, :class:`~einsumx.ir.program.Program` and, with 
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn, get_args, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
@@ -19,17 +18,13 @@ from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError, EinsumxError, SizeError, excerpt, shown
 from einsumx.ir.cost import Kernels, PlanCost, program_cost
-from einsumx.ir.meaning import check_meaning
-from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Algebra
+from einsumx.ir.program import Program
 from einsumx.ir.sizes import names_in
-from einsumx.ir.strict import PLAN, made, parse
 from einsumx.ir.text import plan_text
 from einsumx.runtime.caches import cached
-from einsumx.runtime.checks import computed_in
 from einsumx.runtime.programs import retarget, run_program
 from einsumx.runtime.request import adapter_in
+from einsumx.runtime.stored_plans import read_plan, text_of_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
     from einsumx.runtime.signatures import A, Value
 
 __all__ = ["BlockedPlan", "ChunkedPlan", "Plan", "as_blocked_plan", "as_chunked_plan", "as_plan", "plan_cost"]
-
-FORMAT = 1  # of the JSON form; raised when an old reader would misread a new plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,39 +149,24 @@ class Plan(Program):
         True
         """
         _check_known(self, "stored")
-        return json.dumps({"format": FORMAT, **_to_data(self)})
+        return text_of_plan(self)
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """The plan that :meth:`to_json` wrote.
+        """The plan that :meth:`to_json` wrote, made again from the equation, operands, path and choices in the text.
 
-        The text need not be trusted. Every field is checked, the ops are replayed on labels to prove that they compute
-        the equation, and nothing is run. Pickles, in contrast, can run code: load only those that you trust.
+        The text need not be trusted: each field is checked, and nothing in it is run. The ops in it are for readers. If
+        the new plan has others, as with another version of einsumx, a ``RuntimeWarning`` says so. Pickles, in contrast,
+        can run code: load only those that you trust.
 
         Raises:
-            EinsumxError: the text is no plan of this format, or the plan does not compute its equation.
+            EinsumxError: the text is no plan of this format, or describes no contraction.
         """
         if isinstance(text, PathLike):
             raise EinsumxError(f"from_json takes the text of a plan, not {shown(text)}; pass its read_text()")
         if not isinstance(text, str):
             raise EinsumxError(f"from_json takes the text of a plan, not {type(text).__name__}")
-        try:
-            data = parse(text)
-            if not isinstance(data, dict):
-                raise ValueError("it is not a JSON object")
-            if "format" not in data:
-                raise ValueError("it has no 'format'")
-            version = data.pop("format")
-            if type(version) is not int or version != FORMAT:
-                raise ValueError(f"it has format {shown(version)}, and this version reads format {FORMAT}")
-            if data.get("semiring") is not None:
-                data["semiring"] = made(Algebra, data["semiring"])
-            plan = made(Plan, data, {"operands": lambda item: made(Operand, item), "ops": _op_from_data})
-            PLAN.check(plan)
-        except (ValueError, RecursionError) as error:
-            raise EinsumxError(f"this is not a plan that this version of einsumx stored: {error}") from None
-        check_meaning(plan, computed_in(plan))
-        return plan
+        return as_plan(read_plan(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,30 +310,6 @@ def _kernels(program: Program) -> Kernels | None:
     return None
 
 
-def _to_data(value: Any) -> Any:
-    """Convert dataclasses to dicts, ops with their class name as ``"op"``, and tuples to lists."""
-    match value:
-        case Program():
-            data = {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
-            if value.semiring is None:  # so that versions without semirings read it
-                del data["semiring"]
-            del data["strip_exponent"]  # no plan of a user has it
-            if not value.named:
-                del data["named"]
-            return data
-        case Operand() | Algebra():
-            return {field.name: _to_data(getattr(value, field.name)) for field in fields(value)}
-        case tuple():
-            return [_to_data(item) for item in value]
-        case int() | str() | None:
-            return value
-        case _:
-            return {
-                "op": type(value).__name__,
-                **{field.name: _to_data(getattr(value, field.name)) for field in fields(value)},
-            }
-
-
 def _check_known(plan: Plan, use: str) -> None:
     """Raise SizeError if a plan has sizes that are not known."""
     names = names_in([operand.shape for operand in plan.operands])
@@ -364,13 +318,3 @@ def _check_known(plan: Plan, use: str) -> None:
             f"a plan is {use} for known sizes, and the size of label {names[0]!r} is not known; make a plan with a "
             f"number in its place\n  {excerpt(plan.written)}"
         )
-
-
-_OPS: dict[str, type[Op]] = {cls.__name__: cls for cls in get_args(Op)}
-
-
-def _op_from_data(data: Any) -> Op:
-    match data:
-        case {"op": str(name), **values} if name in _OPS:
-            return made(_OPS[name], values)
-    raise ValueError("it has an unknown op")

@@ -10,12 +10,11 @@ import pytest
 from processes import printed
 
 import einsumx
-from einsumx import BackendError, EinsumxError, Plan, einsum, expression, plan
+from einsumx import BackendError, Plan, einsum, expression, plan
 from einsumx.adapters.registry import get_backend
 from einsumx.ir import ops
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.cost import slot_dtypes
-from einsumx.runtime.checks import check_fits
 
 EQUATION = "ij,jk->ik"
 SHAPES = (40, 300), (300, 30)
@@ -174,9 +173,9 @@ def test_products_of_narrow_integers_are_summed_in_int32_without_a_cast_of_the_o
     assert casts(program) == [result] * (result != "int32")
     assert f"in int32{' ' * 2}" in str(program)
     assert Plan.from_json(program.to_json()) == program
-    foreign = Plan.from_json(program.to_json().replace(f'"backend": "{backend}"', '"backend": "cupy"'))
-    with pytest.raises(EinsumxError, match=r"cannot run .* an op of this plan; make the plan again"):
-        check_fits(foreign, get_backend("cupy").traits(""))
+    with pytest.warns(RuntimeWarning, match="in another way"):
+        foreign = Plan.from_json(program.to_json().replace(f'"backend": "{backend}"', '"backend": "array_api"'))
+    assert not any(isinstance(op, ops.Matmul) and op.sums for op in foreign.ops)
 
 
 def test_products_of_narrow_integers_of_unknown_sizes_are_summed_in_int32():
@@ -187,12 +186,12 @@ def test_products_of_narrow_integers_of_unknown_sizes_are_summed_in_int32():
 
 
 @pytest.mark.parametrize("narrower", ["int8", "int16", "uint16", "float32"])
-def test_a_stored_plan_whose_product_sums_in_a_narrower_dtype_is_refused(narrower):
-    text = plan(EQUATION, (20, 30), (30, 20), dtypes="int8", dtype="int32").to_json()
-    changed = text.replace('"threads": "", "sums": "int32"', f'"threads": "", "sums": "{narrower}"')
-    assert changed != text
-    with pytest.raises(EinsumxError, match="sums products of int8, and the result is int32"):
-        Plan.from_json(changed)
+def test_a_stored_plan_whose_product_sums_in_a_narrower_dtype_is_planned_again(narrower):
+    program = plan(EQUATION, (20, 30), (30, 20), dtypes="int8", dtype="int32")
+    changed = program.to_json().replace('"threads": "", "sums": "int32"', f'"threads": "", "sums": "{narrower}"')
+    assert changed != program.to_json()
+    with pytest.warns(RuntimeWarning, match="in another way"):
+        assert Plan.from_json(changed) == program
 
 
 def test_factors_that_are_sums_need_more_bits_than_a_float32_product_may_read():
@@ -351,13 +350,9 @@ def test_jax_casts_no_operand_of_a_product_of_narrow_integers():
     assert "convert_element_type" not in text
 
 
-def test_a_stored_plan_that_multiplies_integers_in_floats_without_proof_is_refused():
-    text = plan(EQUATION, (20, 1024), (1024, 20), dtypes="int8", dtype="int64").to_json()
-    assert Plan.from_json(text).dtype == "int64"
-    for longer in (text.replace("1024", "1025"), text.replace('"int8"', '"int16"')):
-        with pytest.raises(EinsumxError, match=r"casts int.* to float32 on the way to int64"):
-            Plan.from_json(longer)
-    narrow = plan(EQUATION, (20, 500), (500, 20), dtypes=("int8", "uint8"), dtype="int16").to_json()
-    undefined = narrow.replace('"dtype": "int32"', '"dtype": "int16"')
-    with pytest.raises(EinsumxError, match="casts float32 to int16"):
-        Plan.from_json(undefined)
+@pytest.mark.parametrize(("old", "new"), [("1024", "1025"), ('"int8"', '"int16"')])
+def test_a_stored_plan_that_multiplies_integers_in_floats_without_proof_is_planned_in_others(old, new):
+    program = plan(EQUATION, (20, 1024), (1024, 20), backend="torch", dtypes="int8", dtype="int64")
+    assert computed(program) == {"float32"}
+    with pytest.warns(RuntimeWarning, match="in another way"):
+        assert computed(Plan.from_json(program.to_json().replace(old, new))) == {"float64"}

@@ -1,6 +1,7 @@
 """Calibration: what is measured, and which stored rates the planner uses."""
 
 import json
+import os
 from dataclasses import asdict, replace
 from math import prod
 
@@ -200,6 +201,18 @@ def test_plans_follow_stored_rates():
     calibrated.cache_clear()
     stored(call=1.0)
     assert "einsum" in str(einsumx.plan(*case))
+
+
+def test_a_stored_plan_is_the_same_where_no_rates_are_stored(monkeypatch):
+    case = "abc,cbd->ad", (9, 6, 8), (8, 6, 9)
+    stored(call=1.0)
+    plan = einsumx.plan(*case)
+    text = plan.to_json()
+    monkeypatch.setenv("EINSUMX_CACHE", os.devnull)
+    einsumx.cache_clear()
+    calibrated.cache_clear()
+    assert einsumx.plan(*case) != plan
+    assert einsumx.Plan.from_json(text) == plan
 
 
 def test_a_framework_s_own_einsum_that_must_not_be_used_stays_unused(monkeypatch):

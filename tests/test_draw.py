@@ -253,9 +253,8 @@ HOSTILE = "</text><script>alert(1)</script><!-- ]]> & \" ' \x00\x1b\ud800 \n"
 
 
 @pytest.fixture
-def hostile(monkeypatch):
-    """A plan in which every text is meant to break out, drawn as if nothing checked its fields before."""
-    monkeypatch.setattr("einsumx.render.timeline.check_fields", lambda _: None)
+def hostile():
+    """A plan in which every text is meant to break out."""
     op = Copy(1, 0, HOSTILE)
     return replace(
         plan("ij->ij", (2, 3)),

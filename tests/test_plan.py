@@ -91,10 +91,12 @@ def test_what_a_stored_plan_lacks_is_named():
     ],
     ids=str,
 )
-def test_verify_names_what_does_not_fit(plan, change, says):
+def test_verify_names_what_does_not_fit_and_a_plan_is_verified_before_it_runs(plan, change, says):
     verify(plan)
-    with pytest.raises(EinsumxError, match=says):
-        verify(dataclasses.replace(plan, **change))
+    changed = dataclasses.replace(plan, **change)
+    for check in (verify, lambda plan: plan(np.ones((2, 3), "float32"), np.ones((4, 3), "float32"))):
+        with pytest.raises(EinsumxError, match=says):
+            check(changed)
 
 
 def test_cost_counts_arithmetic_and_bytes():
@@ -169,5 +171,5 @@ def test_a_plan_of_names_keeps_them_and_names_that_mean_another_equation_are_ref
         with pytest.raises(einsumx.SizeError, match="row col, col k -> row k"):
             each(np.ones((2, 3)), np.ones((4, 4)))
     for named in ("row col, col k -> k row", "row col", "x", "\x1b[2J"):
-        with pytest.raises(einsumx.EinsumxError, match="do not compute"):
+        with pytest.raises(einsumx.EinsumxError):
             einsumx.Plan.from_json(json.dumps({**stored, "named": named}))

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -252,12 +251,11 @@ def test_labels_of_any_kind_change_nothing_in_the_text(labels):
 
 @settings(max_examples=80)
 @given(equation=HOSTILE, reason=HOSTILE)
-def test_a_plan_with_any_text_in_it_is_the_same_code_even_if_nothing_checks_it_before(equation, reason):
+def test_a_plan_with_any_text_in_it_is_the_same_code(equation, reason):
     plan = einsumx.plan("ij,jk->ik", np.ones((20, 60))[:, ::2], np.ones((30, 40)))
     assert any(isinstance(op, Copy) for op in plan.ops)
     ops = tuple(dataclasses.replace(op, reason=reason) if isinstance(op, Copy) else op for op in plan.ops)
-    with patch("einsumx.render.source.check_plan"), patch("einsumx.render.source.check_fits"):
-        source = dataclasses.replace(plan, equation=equation, ops=ops).source()
+    source = dataclasses.replace(plan, equation=equation, ops=ops).source()
     assert code(source) == code(plan.source())
     assert all(letter.isprintable() or letter == "\n" for letter in source)
 

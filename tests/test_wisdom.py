@@ -370,7 +370,7 @@ def test_of_an_exported_file_the_rows_for_this_machine_are_imported(capsys, tmp_
         ({"key": ""}, "'' has no times of candidates"),
         ({"more": 1}, "is not a row"),
         ({"value": 3}, "3 is not a JSON object for Finding"),
-        ({"value": {}}, "None is not a JSON object for Selection"),
+        ({"value": {}}, "it has no 'selection'"),
         ({"seconds": 0}, "has no times of candidates"),
         ({"seconds": "0.5"}, "seconds: '0.5' is not a finite number"),
         ({"tried": 2**63}, "tried: 9223372036854775808 is not an integer"),

@@ -74,6 +74,8 @@ class Program(_Referable):
         strip_exponent: whether each intermediate is scaled by a power of two, and the result a mantissa and an
             exponent.
         named: the equation in the user's names; empty if labels are letters.
+        choices: the names of the candidates for the steps that were measured to be faster than the estimate's; see
+            :class:`~einsumx.planner.selection.Selection`.
     """
 
     equation: str
@@ -88,6 +90,7 @@ class Program(_Referable):
     semiring: Algebra | None = None
     strip_exponent: bool = False
     named: str = field(default="", compare=False)
+    choices: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def written(self) -> str:

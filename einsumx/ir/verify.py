@@ -17,8 +17,6 @@ __all__ = ["replay", "verify"]
 def verify(program: Program) -> dict[int, Shape]:
     """Check the slots and shapes of every op and of the result; returns the shape of every slot.
 
-    :func:`einsumx.ir.meaning.check_meaning` checks programs from outside.
-
     Raises:
         EinsumxError: naming the op that does not fit.
     """

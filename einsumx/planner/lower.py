@@ -94,7 +94,7 @@ def lower(
     shape = equation.shape
     return Program(
         equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring,
-        named="" if equation.named == equation.text else equation.named,
+        named="" if equation.named == equation.text else equation.named, choices=tuple(names),
     )  # fmt: skip
 
 

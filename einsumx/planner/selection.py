@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 from einsumx.ir.program import Path
 
-__all__ = ["BY_COST", "ESTIMATE", "ONE_EINSUM", "Alternative", "Choosing", "Selection", "different"]
+__all__ = ["BY_COST", "ESTIMATE", "ONE_EINSUM", "Alternative", "Choosing", "Name", "Selection", "different"]
+
+Name: TypeAlias = Annotated[str, r"[A-Za-z0-9 .,:\-+*/()]{0,500}"]
+"""The name of a candidate, and the pattern that it has."""
 
 ONE_EINSUM = "one einsum"
 """The only step of a selection that leaves the whole contraction to the framework's own einsum."""
@@ -29,7 +32,7 @@ class Selection:
     """
 
     path: Path | None = None
-    steps: tuple[str, ...] = ()
+    steps: tuple[Name, ...] = ()
 
 
 ESTIMATE = Selection()

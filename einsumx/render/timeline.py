@@ -22,7 +22,6 @@ from einsumx.errors import EinsumxError, visible
 from einsumx.ir import ops
 from einsumx.ir.bind import label_names
 from einsumx.ir.cost import Kernels, OpCost, in_use, program_cost
-from einsumx.ir.meaning import check_fields
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.text import call_text, plan_text, quantity, remark_text, summary
@@ -107,7 +106,6 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     >>> [(row.kind, row.call) for row in timeline.rows[:3]]
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
-    check_fields(program)
     text = plan_text(program, program_cost(program, kernels))
     program = program.sized(dict.fromkeys(names_in([operand.shape for operand in program.operands]), TYPICAL))
     cost, axes = program_cost(program, kernels), _plan_axes(program)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     store = LazyModule("einsumx.runtime.store")  # most processes have no rates
 
-__all__ = ["calibrated", "declared", "read_rates", "store_rates"]
+__all__ = ["calibrated", "check_rates", "declared", "read_rates", "store_rates"]
 
 
 def declared(adapter: Adapter, device: str) -> Traits:
@@ -66,13 +66,18 @@ def read_rates(key: str, text: str) -> dict[str, float]:
     from einsumx.ir.strict import parse
 
     rates = parse(text)
-    names = {field.name for field in fields(Rates)}
     if not key.isdecimal() or not isinstance(rates, dict):
         raise ValueError(f"{shown(text)} are no rates for {shown(key)} threads")
+    check_rates(rates)
+    return rates
+
+
+def check_rates(rates: Mapping[str, Any]) -> None:
+    """Raise ValueError if there is no rate of one of these names, or a value is none."""
+    names = {field.name for field in fields(Rates)}
     for name, value in rates.items():
         if name not in names or not is_rate(value):
             raise ValueError(f"{shown(value)} is no value for {shown(name)}")
-    return rates
 
 
 def store_rates(adapter: Adapter, device: str, rates: Mapping[str, float]) -> None:

@@ -323,19 +323,27 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
 by_layout = cached("plans")(runnable)
 
 
-def make_program(contraction: Contraction) -> Program:
-    """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal."""
+def make_program(
+    contraction: Contraction, traits: Traits | None = None, choices: tuple[str, ...] | None = None
+) -> Program:
+    """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal.
+
+    Args:
+        contraction: what to compute.
+        traits: of the framework; None for those with the rates of this machine.
+        choices: the names of candidates for the steps; None for what the wisdom has.
+    """
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
     sized = _sized(written, shapes)
     computing = contraction.computing
-    traits = calibration.calibrated(computing, device)
+    traits = traits or calibration.calibrated(computing, device)
     dtype = served_dtype(contraction, traits)
     accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
-    elif options.semiring is None and not options.strip_exponent and wisdom.may_have(adapter, device, sized):
+    elif choices is None and computing is adapter and wisdom.may_have(adapter, device, sized):
         setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
         program = measured.remembered(contraction, sized, setting)
     if program is None:
@@ -347,6 +355,7 @@ def make_program(contraction: Contraction) -> Program:
             traits=traits,
             dtype=dtype,
             device=device,
+            names=choices or (),
             accumulate=accumulate,
             semiring=options.semiring,
         )

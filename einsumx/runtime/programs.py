@@ -1,7 +1,4 @@
-"""Programs on arrays: the check that operands fit, retargeting, and the function that runs them.
-
-A program that a user calls may have been stored and read back, so it is checked before its first run.
-"""
+"""Programs on arrays: the check that operands fit, retargeting, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -14,26 +11,25 @@ from einsumx.adapters.registry import get_backend
 from einsumx.errors import SizeError, excerpt
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.layout import contiguous
-from einsumx.ir.meaning import check_fields
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
+from einsumx.ir.verify import verify
 from einsumx.runtime.caches import cached
-from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
 from einsumx.runtime.request import Contraction, Options, adapter_in
 
-__all__ = ["retarget", "run_program"]
+__all__ = ["options_of", "retarget", "run_program"]
 
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
-    contraction = Contraction(get_backend(backend), program.equation, operands, device, _options_of(program))
+    contraction = Contraction(get_backend(backend), program.equation, operands, device, options_of(program))
     return replace(make_program(contraction), named=program.named)
 
 
-def _options_of(program: Program) -> Options:
+def options_of(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
     accumulate = accumulated_in(program) if program.semiring is None else None
     return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, semiring=program.semiring)
@@ -60,13 +56,9 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
         check_operand(number, operand, planned, program.written)
     if not all(is_known(operand.shape) for operand in program.operands):
-        return by_layout(Contraction(adapter, program.equation, actual, device, _options_of(program))).run(*arrays)
+        return by_layout(Contraction(adapter, program.equation, actual, device, options_of(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
-    try:
-        run = _checked_run(program, adapter, device, fits)
-    except TypeError:
-        check_fields(program)  # a list in the place of a tuple has no hash
-        raise
+    run: Run = _verified_run(program, adapter, device, fits)
     return run(*arrays)
 
 
@@ -78,11 +70,9 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 
 
 @cached("stored")
-def _checked_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
-    check_plan(program)
+def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
+    verify(program)
     computing = adapter_in(adapter, program.semiring)
-    if fits and computing.traits(program.device) == computing.traits(device):
-        check_fits(program, computing.traits(device))
-    else:
+    if not fits or computing.traits(program.device) != computing.traits(device):
         program = retarget(program, adapter.name, device)
     return executable(program, computing)

@@ -1,10 +1,11 @@
-"""Shapes and dtypes that stand for operands, as ``plan`` and ``expression`` take them."""
+"""Shapes, dtypes and devices that stand for operands, as ``plan`` and ``expression`` take them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from einsumx.adapters.base import Adapter
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.sizes import UNKNOWN, Unknown
@@ -12,7 +13,7 @@ from einsumx.runtime.prepare import parsed
 from einsumx.runtime.request import Written
 from einsumx.scalars import as_python
 
-__all__ = ["as_dtypes", "as_shapes"]
+__all__ = ["as_dtypes", "as_shapes", "check_device"]
 
 
 def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...] | None]:
@@ -67,3 +68,12 @@ def as_dtypes(dtypes: Any, count: int) -> list[str]:
         if not isinstance(name, str) or (kind(name) == "O" and name != "object"):
             raise BackendError(f"dtypes= has {shown(name)}; dtypes are named as NumPy names them, such as 'float32'")
     return names
+
+
+def check_device(adapter: Adapter, device: str) -> None:
+    """Raise BackendError if the framework's arrays cannot be on a device; this imports no framework."""
+    kinds = adapter.device_kinds
+    if device and kinds and device.partition(":")[0] not in kinds:
+        raise BackendError(
+            f"{adapter.name} has no device {shown(device)}, as its arrays are on {' and '.join(kinds)} alone"
+        )

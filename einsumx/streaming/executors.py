@@ -14,6 +14,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
@@ -56,7 +57,7 @@ class _RemoteScheduler(Scheduler):
         self._permit: Permit | None = None
         self._outlet: Outlet | None = None
         self._is_disjoint = True
-        self.job = Job(uuid4().hex, self.program, operands, workers)
+        self.job = Job(uuid4().hex, self.program, operands, workers, version("einsumx"))
 
     def pieces(self, left: Mapping[int, BlockIndex]) -> list[Piece]:
         pieces = super().pieces(left)

@@ -32,12 +32,14 @@ class Job:
         program: the blocked contraction.
         operands: how workers open each operand; None for those whose blocks are sent with the pieces.
         workers: how many compute at the same time, and share the cores of their machine.
+        version: of the caller's einsumx, which plans and blocks are of.
     """
 
     token: str
     program: BlockedProgram
     operands: tuple[SharedOperand | None, ...]
     workers: int
+    version: str
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,0 +1,158 @@
+"""Plans as JSON text: what a plan is made from, and the ops that it has for readers.
+
+Reading plans again from the same values, so nothing in a text is run. Other ops than those in the text are the sign
+of another version, or of a text that somebody changed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Annotated, Any
+
+from einsumx.adapters.registry import get_backend
+from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, excerpt, shown
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.semiring import Algebra
+from einsumx.ir.strict import LINE, parse, read
+from einsumx.log import warn
+from einsumx.planner.path import find_path, step_outputs
+from einsumx.planner.selection import Name
+from einsumx.runtime.calibration import calibrated, check_rates
+from einsumx.runtime.prepare import make_program, sized_equation
+from einsumx.runtime.programs import options_of
+from einsumx.runtime.request import Contraction, Options, adapter_in, names_as_sublists
+from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
+
+__all__ = ["read_plan", "text_of_plan"]
+
+FORMAT = 2  # raised when an old reader would misread a new plan
+
+_MOST_AXES = 200
+"""The most axes of an array in a stored plan; most frameworks allow 64 or fewer."""
+
+_Equation = Annotated[str, r"(?s:.*)"]  # any character may be a label, surrogates too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """A plan as its text has it.
+
+    Attributes:
+        equation, named, backend, device, operands, path, dtype, semiring, choices: as in a program.
+        accumulate: the dtype of products and sums, if that was asked for.
+        rates: those of the machine that planned, where they differ from what the backend declares.
+        ops: those of the program, for readers.
+    """
+
+    equation: _Equation
+    named: _Equation = ""
+    backend: Annotated[str, LINE]
+    device: Annotated[str, LINE] = ""
+    operands: tuple[Operand, ...]
+    path: Path
+    dtype: str
+    accumulate: str | None = None
+    semiring: Algebra | None = None
+    choices: tuple[Name, ...] = ()
+    rates: dict[str, float] | None = None
+    ops: object
+
+
+def text_of_plan(program: Program) -> str:
+    """A program as JSON text."""
+    adapter = adapter_in(get_backend(program.backend), program.semiring)
+    traits, sums = adapter.traits(program.device), options_of(program).accumulate
+    used = calibrated(adapter, program.device).rates
+    rates = {name: rate for name, rate in asdict(used).items() if rate != getattr(traits.rates, name)}
+    plan = _Plan(
+        equation=program.equation,
+        named=program.named,
+        backend=program.backend,
+        device=program.device,
+        operands=program.operands,
+        path=program.path,
+        dtype=program.dtype,
+        accumulate=None if sums == traits.compute_dtype(program.dtype) else sums,
+        semiring=program.semiring,
+        choices=program.choices,
+        rates=rates or None,
+        ops=_listed(program),
+    )
+    defaults = {field.name: field.default for field in fields(plan)}
+    return json.dumps(
+        {"format": FORMAT} | {name: each for name, each in asdict(plan).items() if each != defaults[name]}
+    )
+
+
+def _listed(program: Program) -> list[Any]:
+    return [{"op": type(op).__name__, **asdict(op)} for op in program.ops]
+
+
+def read_plan(text: str) -> Program:
+    """The program that a text of :func:`text_of_plan` describes; a warning if it has other ops than the text.
+
+    Raises:
+        EinsumxError: the text is none of this format, or describes no contraction.
+    """
+    try:
+        data = parse(text)
+        if not isinstance(data, dict):
+            raise ValueError("it is not a JSON object")
+        if "format" not in data:
+            raise ValueError("it has no 'format'")
+        version = data.pop("format")
+        if type(version) is not int or version != FORMAT:
+            raise ValueError(f"it has format {shown(version)}, and this version reads format {FORMAT}")
+        plan = read(_Plan, data)
+        check_rates(plan.rates or {})
+    except ValueError as error:
+        raise EinsumxError(f"this is not a plan that this version of einsumx stored: {error}") from None
+    program = _planned_again(plan)
+    if json.loads(json.dumps(_listed(program))) != plan.ops:
+        warn(
+            f"einsumx plans {excerpt(program.written)} in another way than the plan that was stored: it was made by "
+            f"another version of einsumx or for another one of {program.backend}, or changed; the new plan is used"
+        )
+    return program
+
+
+def _planned_again(plan: _Plan) -> Program:
+    """The program that the fields of a plan lead to, without its ops."""
+    adapter = get_backend(plan.backend)
+    check_device(adapter, plan.device)
+    operands, count = plan.operands, len(plan.operands)
+    written = names_as_sublists(plan.named, count) if plan.named else plan.equation
+    as_shapes(written, [operand.shape for operand in operands])
+    as_dtypes([operand.dtype for operand in operands], count)
+    as_dtypes([plan.dtype, plan.accumulate or plan.dtype], 2)
+    for number, operand in enumerate(operands):
+        if operand.strides is not None and len(operand.strides) != len(operand.shape):
+            raise SizeError(f"operand {number} has {len(operand.shape)} axes and {len(operand.strides)} strides")
+    sized = sized_equation(written, [operand.shape for operand in operands])
+    if sized.text != plan.equation:
+        raise EinsumxError(f"{excerpt(plan.named or plan.equation)} is not the equation {excerpt(sized.text)}")
+    _check_path(plan.path, sized)
+    options = Options(plan.dtype, "unsafe", plan.path, accumulate=plan.accumulate, semiring=plan.semiring)
+    contraction = Contraction(adapter, written, operands, plan.device, options)
+    traits = contraction.computing.traits(plan.device)
+    rates: dict[str, Any] = plan.rates or {}
+    traits = replace(traits, rates=replace(traits.rates, **rates))
+    try:
+        return make_program(contraction, traits, plan.choices)
+    except OverflowError:
+        raise SizeError(f"no contraction has so many multiply-adds\n  {excerpt(sized.text)}") from None
+    except ImportError as error:
+        raise BackendError(f"to plan with these dtypes, {adapter.name} is needed: {error}") from error
+
+
+def _check_path(path: Path, equation: SizedEquation) -> None:
+    """Check a path, and that planning along it takes no longer than along those that the planner makes."""
+    if not all(len(step) in (1, 2) for step in path):
+        raise PathError("each step of a stored path has one or two positions")
+    find_path(equation, path)
+    terms = [frozenset(term) for term in equation.inputs]
+    results = [result for _, result in step_outputs(path, terms, frozenset(equation.output))]
+    if max(map(len, (*equation.inputs, *results))) > _MOST_AXES:
+        raise SizeError(f"an array has no more than {_MOST_AXES} axes\n  {excerpt(equation.text)}")
