@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Problem", "all_problems", "multiply_adds", "operands"]
+__all__ = ["CLASSES", "Problem", "all_problems", "class_problems", "multiply_adds", "operands"]
 
 SPELLINGS = 12
 """The most spellings of a contraction in the group ``order``, evenly spaced among all of them."""
@@ -248,6 +248,54 @@ def random_layout(rng: Random, rank: int) -> str:
     if word == "permuted":
         return f"permuted:{''.join(map(str, rng.sample(range(rank), rank)))}"
     return f"expanded:{rng.randrange(rank)}" if word == "expanded" else word
+
+
+CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
+    "outer products": {
+        "a,b->ab": {"a": (2, 3000), "b": (2, 3000)},
+        "ab,cd->abcd": {"a": (2, 60), "b": (2, 60), "c": (2, 60), "d": (2, 60)},
+        "na,nb->nab": {"n": (2, 3000), "a": (2, 64), "b": (2, 64)},
+    },
+    "tiny matrices": {"nij,njk->nik": {"n": (10, 100_000), "i": (2, 8), "j": (2, 8), "k": (2, 8)}},
+    "matrices times vectors": {"nij,nj->ni": {"n": (10, 3000), "i": (2, 300), "j": (2, 300)}},
+    "short rows": {"ni,ni->n": {"n": (100, 1_000_000), "i": (2, 32)}},
+    "a tall matrix": {"ai,ij->aj": {"a": (1000, 300_000), "i": (2, 32), "j": (2, 32)}},
+    "attention": {
+        "bhqd,bhkd->bhqk": {"b": (1, 32), "h": (2, 16), "q": (16, 512), "k": (16, 512), "d": (8, 128)},
+        "bhqk,bhkd->bhqd": {"b": (1, 32), "h": (2, 16), "q": (16, 512), "k": (16, 512), "d": (8, 128)},
+    },
+    "large results": {"abi,icd->abcd": {"i": (2, 12), "a": (10, 80), "b": (10, 80), "c": (10, 80), "d": (10, 80)}},
+    "rank 6": {
+        "abcijk,ijkdef->abcdef": dict.fromkeys("abcdefijk", (2, 12)),
+        "abcdij,ijkabe->cdek": dict.fromkeys("abcdeijk", (2, 16)),
+    },
+    "one operand": {
+        "abcd->dbca": dict.fromkeys("abcd", (2, 64)),
+        "abcd->ac": dict.fromkeys("abcd", (2, 64)),
+        "aabb->ab": dict.fromkeys("ab", (2, 64)),
+        "aab->b": dict.fromkeys("ab", (2, 300)),
+    },
+}
+"""By class, equations with the bounds of each label's size; operands and result get random axis orders."""
+
+LARGEST = 3e7
+"""The most elements of an operand or a result of these problems."""
+
+
+def class_problems(seed: int, count: int) -> Iterator[Problem]:
+    """Random problems of each class in turn, in float32 and float64."""
+    rng, names = Random(seed), list(CLASSES)
+    for number in range(count):
+        name = names[number % len(names)]
+        while True:
+            equation, bounds = rng.choice(list(CLASSES[name].items()))
+            sizes = {label: round(low * (high / low) ** rng.random()) for label, (low, high) in bounds.items()}
+            terms = equation.replace("->", ",").split(",")
+            if 1e3 < max(prod([sizes[label] for label in term]) for term in terms) < LARGEST:
+                break
+        *inputs, output = ["".join(rng.sample(term, len(term))) for term in terms]
+        spelling = f"{','.join(rng.sample(inputs, len(inputs)))}->{output}"
+        yield sized(name, spelling, sizes, dtype=rng.choice(("float32", "float64")))
 
 
 def read(group: str, line: str) -> Iterator[Problem]:

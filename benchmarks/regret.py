@@ -2,8 +2,9 @@
 
 ``python benchmarks/regret.py --backend numpy torch --random 60 --seed 1 --json FILE`` times every candidate of each
 problem in its own steady state, and prints how often and how far the estimate is wrong. A high regret means a wrong
-estimate; if the best candidate is slow too, one is missing. ``benchmarks/fit.py`` fits the rates of the cost model to
-the times in the file.
+estimate; where a peer is faster than all candidates, one is missing. With ``--classes 1000``, the problems are random
+ones of the classes in ``benchmarks/problems.py``. ``benchmarks/fit.py`` fits the rates of the cost model to the times
+in the file.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import json
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from contenders import FRAMEWORKS, Framework
-from problems import Problem, all_problems, operands
+from contenders import EINSUMX, FRAMEWORKS, Framework
+from problems import Problem, all_problems, class_problems, operands
 from rich.table import Table
 from show import console
 from summary import geometric_mean
@@ -42,8 +45,11 @@ SHORT = 2e-5
 def main() -> None:
     """Measure, print tables, and write the requested file."""
     options = _parser().parse_args()
-    groups = all_problems(options.seed, options.random)
-    problems = [problem for name in options.group or groups for problem in groups[name] if not problem.gradient]
+    if options.classes:
+        problems = list(class_problems(options.seed, options.classes))
+    else:
+        groups = all_problems(options.seed, options.random)
+        problems = [problem for name in options.group or groups for problem in groups[name] if not problem.gradient]
     problems = problems[:: options.every]
     rows: list[dict[str, Any]] = []
     for framework in FRAMEWORKS:
@@ -51,7 +57,9 @@ def main() -> None:
             framework.start()
             rows += _framework_rows(framework, problems, options)
     for name in dict.fromkeys(row["framework"] for row in rows):
-        console.print(table(name, [row for row in rows if row["framework"] == name]))
+        own = [row for row in rows if row["framework"] == name]
+        console.print(table(name, own))
+        console.print(group_table(name, own))
     if options.json:
         options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
@@ -62,6 +70,7 @@ def _parser() -> ArgumentParser:
     add = parser.add_argument
     add("--backend", nargs="+", choices=names, default=["numpy"], help="frameworks (default: numpy)")
     add("--group", nargs="+", choices=list(all_problems(count=0)), help="groups of problems; all by default")
+    add("--classes", type=int, default=0, metavar="N", help="N random problems of the classes, and no others")
     add("--every", type=int, default=1, metavar="N", help="only every Nth problem")
     add("--random", type=int, default=30, metavar="N", help="how many random problems (default: 30)")
     add("--seed", type=int, default=0, help="seed of the random problems")
@@ -81,7 +90,7 @@ def _framework_rows(framework: Framework, problems: Sequence[Problem], options: 
 
 
 def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> dict[str, Any] | None:
-    """The candidates of a problem with their times; None if the framework lacks such arrays, or there is no choice."""
+    """The candidates and the peers of a problem with their times; None if the framework lacks such arrays."""
     adapter = framework.adapter
     try:
         arrays = framework.arrays(problem, operands(problem))
@@ -91,13 +100,14 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
     described_operands = described(adapter, signatures)
     contraction = Contraction(adapter, problem.equation, described_operands, one_device(adapter, signatures), Options())
     tried = candidates_of(contraction, *setting_of(contraction), most)
-    if len(tried) < 2:
-        return None
+    peers = {name: function for name, function in framework.einsums().items() if name != EINSUMX}
     runs = [executable(each.program, adapter) for each in tried]
+    runs += [partial(function, problem.equation) for function in peers.values()]
     times = steady_times(adapter, runs, arrays, rounds)
-    # The least of many times is low by chance, so the estimate's choice and the best candidate are timed again.
-    best = min(range(len(runs)), key=lambda place: min(times[place]))
-    again = steady_times(adapter, [runs[0], runs[best]], arrays, rounds)
+    # The least of many times is low by chance, so the estimate's choice and the best others are timed again.
+    best = min(range(len(tried)), key=lambda place: min(times[place]))
+    peer = min(range(len(tried), len(runs)), key=lambda place: min(times[place]), default=0)
+    again = steady_times(adapter, [runs[0], runs[best], runs[peer]], arrays, rounds)
     return {
         "framework": framework.name,
         "group": problem.group,
@@ -105,7 +115,9 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
         "equation": problem.equation,
         "operands": [asdict(operand) for operand in described_operands],
         "best": best,
-        "again": [min(seconds) for seconds in again],
+        "again": [min(seconds) for seconds in again[:2]],
+        "peers": {name: min(seconds) for name, seconds in zip(peers, times[len(tried) :])},
+        "best_peer": min(again[2]),
         "candidates": [
             {
                 "path": each.selection.path,
@@ -124,6 +136,28 @@ def regrets(rows: Sequence[dict[str, Any]]) -> list[float]:
     """For each problem, the time of the estimate's choice over that of the best candidate; 1 for near-ties."""
     ratios = [row["again"][0] / min(row["again"]) for row in rows]
     return [ratio if ratio > MARGIN else 1.0 for ratio in ratios]
+
+
+def group_table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """By group, the regret, and the best peer's time over that of the estimate's choice and of the best candidate."""
+    shown = Table(title=f"{name}: regret, and the best peer's time over einsumx's, by group")
+    for heading in ("group", "problems", "regret", "95 %", "worst", "over peer", "at 0.97", "worst", "best candidate"):
+        shown.add_column(heading, justify="left" if heading == "group" else "right")
+    for group in dict.fromkeys(row["group"] for row in rows):
+        own = [row for row in rows if row["group"] == group and row["candidates"][0]["seconds"] > SHORT]
+        if own:
+            values = sorted(regrets(own))
+            gains = [row["best_peer"] / row["again"][0] for row in own]
+            possible = [row["best_peer"] / min(row["again"]) for row in own]
+            shown.add_row(
+                group,
+                str(len(own)),
+                *[f"{value:.2f}" for value in (median(values), values[int(0.95 * len(values))], values[-1])],
+                f"{geometric_mean(gains):.2f}",
+                f"{sum(gain >= 0.97 for gain in gains) / len(gains):.0%}",
+                *[f"{value:.2f}" for value in (min(gains), geometric_mean(possible))],
+            )
+    return shown
 
 
 def table(name: str, rows: Sequence[dict[str, Any]]) -> Table:

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import einsumx
+
 pytest.importorskip("rich")
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -163,6 +165,15 @@ def test_a_run_has_tables_for_einsumx_and_for_einsumx_that_measures(scripts):
 
 
 # -- problems -----------------------------------------------------------------------------------------------------
+
+
+def test_the_problems_of_the_classes_depend_on_the_seed_alone_and_are_valid(scripts):
+    first, again, other = [list(scripts.problems.class_problems(seed, 36)) for seed in (1, 1, 2)]
+    assert first == again != other
+    assert [problem.group for problem in first[:9]] == list(scripts.problems.CLASSES)
+    for problem in first:
+        program = einsumx.plan(problem.equation, *problem.shapes)
+        assert program.shape == problem.shape
 
 
 # -- LIBXSMM ------------------------------------------------------------------------------------------------------
