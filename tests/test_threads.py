@@ -238,6 +238,16 @@ def test_one_of_several_workers_has_its_share_of_the_threads_of_openmp(monkeypat
 # -- how many -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("elements", "alone"), [(5000, False), (50_000, True), (500_000, False)])
+def test_blas_has_one_thread_where_a_product_of_vectors_does_not_repay_a_wait(elements, alone, monkeypatch):
+    counts = []
+    monkeypatch.setattr(threads._blas(), "hold", lambda hold=threads._blas().hold: counts.append(1) or hold())
+    threads.set_num_threads(2)
+    a = np.ones(elements)
+    assert einsumx.einsum("i,i->", a, a) == elements
+    assert len(counts) == alone
+
+
 @pytest.mark.parametrize(("wrong", "error"), [(0, ValueError), (-1, ValueError), (2.0, TypeError), (True, TypeError)])
 def test_the_number_of_threads_is_a_positive_integer(wrong, error):
     with pytest.raises(error, match=f"at least 1, not {wrong}" if error is ValueError else "integer"):

@@ -23,7 +23,7 @@ from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
 from einsumx.ir.ranges import ranges
 from einsumx.runtime import pool
-from einsumx.runtime.threads import get_num_threads, run
+from einsumx.runtime.threads import alone, get_num_threads, run
 
 __all__ = [
     "cast",
@@ -63,6 +63,12 @@ _BLAS_SHARES = 1 << 22
 BLAS threads keep spinning after any product in the process, which leaves half a core to one of the pool's. Batches of
 smaller products are faster on the pool all the same, up to twice as fast, since BLAS shares each of them. A choice at
 run time, by whether BLAS threads spin, would return other bits: half of the products differ in their last bits.
+"""
+
+_BLAS_SHARES_VECTORS, _REPAYS_A_WAIT = 9000, 200_000
+"""The elements from which BLAS shares a product with a vector, and those whose arithmetic repays a wait for a thread.
+
+A second thread saves some microseconds between them. If other programs use all cores, it starts milliseconds later.
 """
 
 _LEAST_PRODUCT = 500e-6
@@ -169,7 +175,8 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     """
     lhs, rhs = shapes
     if len(lhs) == 1 or len(rhs) == 1:
-        return np.ndarray.dot
+        is_shared = dtype in _MULTIPLY_ADDS and _BLAS_SHARES_VECTORS < max(prod(lhs), prod(rhs)) < _REPAYS_A_WAIT
+        return partial(alone, np.ndarray.dot) if is_shared and get_num_threads() > 1 else np.ndarray.dot
     (rows, inner), cols = lhs[-2:], rhs[-1]
     work = rows * inner * cols
     is_slow = dtype not in _MULTIPLY_ADDS

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from einsumx.runtime.blas import Blas, Library, change, libraries, limit
 from einsumx.runtime.caches import cache_clear
 from einsumx.runtime.environment import variable
 
-__all__ = ["core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
+__all__ = ["alone", "core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
 
 Job: TypeAlias = Callable[[], object]
 
@@ -269,6 +269,20 @@ def run(jobs: Sequence[Job]) -> None:
     try:
         threads = min(get_num_threads(), len(jobs), getattr(_inside, "most", len(jobs)))
         _pool.run(jobs, (threads if hold.found >= hold.usual else min(threads, hold.found)) - 1)
+    finally:
+        blas.release(hold)
+
+
+def alone(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a function, with BLAS in this thread alone.
+
+    >>> alone(max, 1, 2)
+    2
+    """
+    blas = _blas()
+    hold = blas.hold()
+    try:
+        return function(*arguments)
     finally:
         blas.release(hold)
 
