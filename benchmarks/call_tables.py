@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 from summary import Row, Table
@@ -14,9 +14,9 @@ from einsumx.terminal import timing
 __all__ = ["call_tables"]
 
 TITLES = {
-    "first": "{}: first calls",
-    "growing": "{}: extra time of a call with a new size, over the same call once more",
-    "forms": "{}: warm calls in each form, and how many times faster than the framework's own einsum",
+    "first": "{}: first calls, and repeated ones in brackets; medians",
+    "growing": "{}: extra time of a call with a new size, and a repeated call in brackets; medians",
+    "forms": "{}: warm calls on 4×4 in each form",
 }
 
 
@@ -25,28 +25,25 @@ def call_tables(run: dict[str, Any]) -> Iterator[Table]:
     for (framework, group), members in groupby(run["calls"], key=lambda row: (row["framework"], row["group"])):
         rows = list(members)
         title = TITLES[group].format(framework)
-        yield _forms(title, rows) if group == "forms" else _quartiles(title, rows)
+        yield _forms(title, rows) if group == "forms" else _medians(title, rows)
 
 
-def _quartiles(title: str, rows: Sequence[Row]) -> Table:
-    """A row for each contender that computes a problem; the problem is in the first."""
+def _medians(title: str, rows: Sequence[Row]) -> Table:
+    """A row for each problem, a column for each contender; a dash where one does not compute it."""
+    names = list(dict.fromkeys(row["contender"] for row in rows))
+    times = {(row["problem"], row["contender"]): row for row in rows if row["first"] and row["warm"]}
     cells = []
-    for problem, members in groupby(rows, key=lambda row: row["problem"]):
-        times = {row["contender"]: _times(row) for row in members if len(row["first"]) > 1}
-        warm = {row["contender"]: median(row["warm"]) for row in rows if row["problem"] == problem and row["warm"]}
-        for place, (name, taken) in enumerate(times.items()):
-            figures = (min(taken), *quantiles(taken, n=4, method="inclusive"), warm[name])
-            ours = median(times.get("einsumx", [0.0]))
-            ratio = f"{figures[2] / ours:.2f}" if ours > 0 and name != "einsumx" else ""
-            cells.append(("" if place else problem, name, str(len(taken)), *map(_signed, figures), ratio))
-    columns = ("problems", "contender", "number", "least", "25 %", "median", "75 %", "warm", "/ einsumx's")
-    return Table(title, columns, cells)
+    for problem in dict.fromkeys(row["problem"] for row in rows):
+        found = [times.get((problem, name)) for name in names]
+        cells.append((problem, *(_median(row) if row else "–" for row in found)))
+    return Table(title, ("problems", *names), cells)
 
 
-def _times(row: Row) -> list[float]:
-    """First calls; with growing sizes, their time beyond that of a repeated call."""
+def _median(row: Row) -> str:
+    """The median first call, or with growing sizes its time beyond that of a repeated call, and the repeated call."""
     subtracted = row["warm"] if row["group"] == "growing" else [0.0] * len(row["first"])
-    return [first - less for first, less in zip(row["first"], subtracted)]
+    first = median(first - less for first, less in zip(row["first"], subtracted))
+    return f"{_signed(first)} ({timing(median(row['warm']))})"
 
 
 def _signed(seconds: float) -> str:
@@ -56,17 +53,10 @@ def _signed(seconds: float) -> str:
 def _forms(title: str, rows: Sequence[Row]) -> Table:
     """A row for each form; a dash where a contender raises or returns something else."""
     names = list(rows[0]["rounds"])
-    cells = []
-    for row in rows:
-        spread = max(median(taken) / min(taken) for taken in row["rounds"].values() if taken) - 1
-        size = f"{row['size']}×{row['size']}"
-        cells.append((f"`{row['form']}`", size, *(_time(row, name) for name in names), f"{spread:.0%}"))
-    return Table(title, ("form", "size", *names, "spread"), cells)
+    cells = [(f"`{row['form']}`", *(_time(row, name) for name in names)) for row in rows]
+    return Table(title, ("form", *names), cells)
 
 
 def _time(row: Row, name: str) -> str:
-    least = {name: min(taken) for name, taken in row["rounds"].items() if taken}
-    if name not in least:
-        return "–"
-    ratio = f" {least[row['own']] / least[name]:.2f}x" if row["own"] in least and name != row["own"] else ""
-    return timing(least[name]) + ratio
+    taken = row["rounds"][name]
+    return timing(min(taken)) if taken else "–"

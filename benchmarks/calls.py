@@ -202,30 +202,29 @@ def _processes(framework: Framework, count: int) -> Iterator[Row]:
 
 
 def _forms(framework: Framework, scale: Scale) -> Iterator[Row]:
-    """Each form on 2×2 and 4×4, as the least times of rounds; each contender runs all forms in its turn."""
+    """Each form on 4×4, as the least times of rounds; each contender runs all forms in its turn."""
     own, *_ = framework.peers
     plain = {name: framework.peers[name] for name in framework.einsums() if name in framework.peers}
     functions = {name: (module, attribute) for name, (module, attribute, keywords) in plain.items() if not keywords}
     functions |= {EINSUMX: ("einsumx", "einsum"), PATCHED: functions[own]}
-    for size in (2, 4):
-        matrices = {name: np.random.default_rng(size).random((size, size), "float32") for name in "abc"}
-        times: dict[str, dict[str, list[float]]] = {form: {name: [] for name in functions} for form in FORMS}
-        for turn in range(scale.rounds):
-            for name in _turns(list(functions), turn):
-                module, attribute = functions[name]
-                with ExitStack() as stack:
-                    if name == PATCHED:  # the framework's own einsum while einsumx replaces it in all threads
-                        einsumx.patch(framework.backend)
-                        stack.callback(einsumx.unpatch, framework.backend)
-                    function = _waited(framework, getattr(import_module(module), attribute))
-                    for form in FORMS:
-                        arrays = {letter: framework.adapter.from_numpy(m.copy()) for letter, m in matrices.items()}
-                        call = _form(form, name, function, arrays)
-                        if _is_right(framework, call, form, arrays, matrices):
-                            count = max(1, int(SLICE / timed(call, 1)))
-                            times[form][name].append(min(timed(call, count) for _ in range(3)))
-        for form, rounds in times.items():
-            yield {"form": form, "size": size, "own": own, "rounds": rounds}
+    matrices = {name: np.random.default_rng(4).random((4, 4), "float32") for name in "abc"}
+    times: dict[str, dict[str, list[float]]] = {form: {name: [] for name in functions} for form in FORMS}
+    for turn in range(scale.rounds):
+        for name in _turns(list(functions), turn):
+            module, attribute = functions[name]
+            with ExitStack() as stack:
+                if name == PATCHED:  # the framework's own einsum while einsumx replaces it in all threads
+                    einsumx.patch(framework.backend)
+                    stack.callback(einsumx.unpatch, framework.backend)
+                function = _waited(framework, getattr(import_module(module), attribute))
+                for form in FORMS:
+                    arrays = {letter: framework.adapter.from_numpy(m.copy()) for letter, m in matrices.items()}
+                    call = _form(form, name, function, arrays)
+                    if _is_right(framework, call, form, arrays, matrices):
+                        count = max(1, int(SLICE / timed(call, 1)))
+                        times[form][name].append(min(timed(call, count) for _ in range(3)))
+    for form, rounds in times.items():
+        yield {"form": form, "own": own, "rounds": rounds}
 
 
 def _form(form: str, name: str, function: Function, arrays: dict[str, Any]) -> Callable[[], Any]:

@@ -83,8 +83,6 @@ def print_tables(tables: Iterable[summary.Table]) -> None:
         for row in each.rows:
             table.add_row(*row)
         console.print(table)
-        if each.note:
-            console.print(each.note, style="dim")
 
 
 def print_reading(run: dict[str, Any]) -> None:

@@ -13,7 +13,17 @@ from names import EINSUMX, HAND_WRITTEN, OURS, best_peer, peers
 
 from einsumx.terminal import timing
 
-__all__ = ["EVEN", "Figures", "Table", "comparison", "described", "geometric_mean", "ratios", "summaries"]
+__all__ = [
+    "EVEN",
+    "Figures",
+    "Table",
+    "comparison",
+    "described",
+    "geometric_mean",
+    "page_tables",
+    "ratios",
+    "summaries",
+]
 
 Row: TypeAlias = dict[str, Any]
 """A problem on a framework, in the format of ``show.data``."""
@@ -33,23 +43,17 @@ STEADY, AFTER_PRODUCT = "seconds", "after_product"
 LARGE = 32e6
 """Bytes. The C library maps memory of larger results anew for each call; clearing its pages takes time."""
 
-LARGE_NOTE = (
-    "Large: problems with a result of over 32 MB. Every call returns a fresh result, whose pages the system clears "
-    "first; einsumx may reuse the memory of a result that the caller has released."
-)
-
 MIXED = ("attention", "order", "mlp", "pairs", "chemistry", "random")
 """Groups in which contractions of two operands have axes in all orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Text in columns under a title, and a note below."""
+    """Text in columns under a title."""
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    note: str = ""
 
     def markdown(self) -> str:
         """The table as Markdown."""
@@ -58,8 +62,7 @@ class Table:
             return f"| {' | '.join(cells)} |"
 
         rule = line(["---", *["---:"] * (len(self.columns) - 1)])
-        note = ("", self.note) if self.note else ()
-        return "\n".join([f"**{self.title}**", "", line(self.columns), rule, *map(line, self.rows), *note])
+        return "\n".join([f"**{self.title}**", "", line(self.columns), rule, *map(line, self.rows)])
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
@@ -132,20 +135,34 @@ def ratios(rows: Sequence[Row], ours: str, other: str, key: str = STEADY) -> lis
 
 
 def summaries(run: dict[str, Any]) -> Iterator[Table]:
-    """All tables of a run: ratios by group and by peer, slower problems, repeats, and the effect of order."""
-    for framework, members in groupby(run["rows"], key=lambda row: row["framework"]):
-        rows = list(members)
-        for ours in OURS:
-            title = f"{framework}: the time of {BEST}, over that of {ours}"
-            cells = [(name, *_means(part, ours)) for name, part in _parts(rows) if ratios(part, ours, BEST)]
-            if cells:
-                yield Table(title, ("problems", *COLUMNS, "roofline", "by hand", "large"), cells, LARGE_NOTE)
-        for table in (*(_against(rows, ours) for ours in OURS), _slower(rows), _repeats(rows)):
+    """All tables of a run: those of the page, the same for einsumx (measure), repeats, and the effect of order."""
+    for _, rows in _by_framework(run):
+        for table in (*page_tables({"rows": rows}), *(f(rows, OURS[1]) for f in (_by_group, _against)), _repeats(rows)):
             if table.rows:
                 yield table
     sensitivity = order_sensitivity(run["rows"])
     if sensitivity.rows:
         yield sensitivity
+
+
+def page_tables(run: dict[str, Any]) -> Iterator[Table]:
+    """The tables of the documentation, for each framework: ratios by group and by peer, and slower problems."""
+    for _, rows in _by_framework(run):
+        for table in (_by_group(rows, EINSUMX), _against(rows, EINSUMX), _slower(rows)):
+            if table.rows:
+                yield table
+
+
+def _by_framework(run: dict[str, Any]) -> Iterator[tuple[str, list[Row]]]:
+    for framework, members in groupby(run["rows"], key=lambda row: row["framework"]):
+        yield framework, list(members)
+
+
+def _by_group(rows: Sequence[Row], ours: str) -> Table:
+    """The best peer of each problem, by group."""
+    title = f"{rows[0]['framework']}: the time of {BEST}, over that of {ours}"
+    cells = [(name, *_means(part, ours)) for name, part in _parts(rows) if ratios(part, ours, BEST)]
+    return Table(title, ("problems", *COLUMNS, "roofline", "by hand", "large"), cells)
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:

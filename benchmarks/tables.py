@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from call_tables import call_tables
-from summary import summaries
+from summary import page_tables
 
 __all__ = ["with_tables"]
 
@@ -45,7 +45,7 @@ def _parts(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
         versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
         settings = "".join(f", {name}={value}" for name, value in run["environment"].items())
         yield f"{run['date'][:10]}, {run['machine']}, {run['cores']} cores{settings}: {versions}."
-        for table in call_tables(run) if "calls" in run else summaries(run):
+        for table in call_tables(run) if "calls" in run else page_tables(run):
             yield table.markdown()
 
 

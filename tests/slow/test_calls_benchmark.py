@@ -73,4 +73,4 @@ def test_tables_replace_those_of_calls_alone(calls, rows, tmp_path):
     after = page.read_text(encoding="utf-8")
     mark = "<!-- calls: written by benchmarks/tables.py -->"
     assert after.partition(mark)[0] == before.partition(mark)[0]
-    assert '| `f("ij,jk->ik", a, b)` | 2×2 |' in after.partition(mark)[2]
+    assert '| `f("ij,jk->ik", a, b)` | ' in after.partition(mark)[2]
