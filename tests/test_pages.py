@@ -18,9 +18,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 IN_ITS_OWN_PROCESS = {
     DOCS / "backends.md": "it registers backends, and imports its files",
-    DOCS / "layouts.md": "it sets the cache folder",
     DOCS / "sharded.md": "JAX reads its number of devices once",
-    DOCS / "troubleshooting.md": "it sets how the process logs",
     **{
         DOCS / f"{place}.md": "its library may not work beside the others"
         for place in (
