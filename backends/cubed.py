@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Array
-from einsumx.adapters.dialect import Spelling
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.errors import BackendError
 
@@ -46,9 +45,6 @@ class CubedAdapter(NamedLibrary):
             both = {axis1: array.shape[axis1], axis2: array.shape[axis2]}
             array = array.rechunk(tuple([both.get(axis, chunk) for axis, chunk in enumerate(array.chunksize)]))
         return super().diagonal(array, axis1, axis2)
-
-    def spelling(self) -> Spelling:
-        return super().spelling()  # for arrays of one chunk, or of chunks that cubed can reshape
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         chunks = -1 if 0 in shape else "auto"  # by which cubed divides by the elements of a chunk

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
@@ -69,6 +68,7 @@ class CupyAdapter(NumpyAdapter):
 
     name = "cupy"
     module = "cupy"
+    import_statement = "import cupy as cp"
     install = "pip install cupy-cuda12x"
     out_of_memory = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = TRAITS
@@ -172,10 +172,10 @@ class CupyAdapter(NumpyAdapter):
         broadcasts = any(shape[:-2] != batch for shape in shapes)
         return 2 * 3 * _POINTER * prod(batch) if broadcasts else 0  # _mat_ptrs() for both operands and the result
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.numpy.source import CupySpelling
+    def public_class(self) -> type[Adapter]:
+        from einsumx.backends.numpy.source import ScaledArrays
 
-        return CupySpelling(self.module, "cp")
+        return type("PublicCupy", (ScaledArrays, CupyAdapter), {})
 
     def prepare(self, run: Run, program: Program) -> Run:
         def run_on_device(*operands: Array) -> Array:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from einsumx.adapters.base import Array
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.replacement import own
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.errors import BackendError
@@ -42,9 +41,6 @@ class DpnpAdapter(NamedLibrary):
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return own(self.xp.einsum)(equation, *arrays)
-
-    def spelling(self) -> Spelling:
-        return super().spelling()  # for arrays without strides of 0
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         # dpnp takes an array of stride 0 for one that can be written to, and refuses each write to it.

@@ -8,12 +8,10 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.base import Array, Signature
-from einsumx.adapters.dialect import Spelling, Value, numbers
+from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.traits import INTEGERS
 from einsumx.backends.array_api import NamedLibrary
-from einsumx.backends.array_api.adapter import TRAITS
-from einsumx.backends.array_api.source import ArrayApiSpelling
+from einsumx.backends.array_api.adapter import TRAITS, ArrayApiAdapter
 from einsumx.errors import BackendError
 from einsumx.ir.bind import planned_sizes
 
@@ -66,8 +64,8 @@ class NdonnxAdapter(NamedLibrary):
     def check_eager(self, array: Array) -> None:
         self.to_numpy(array)
 
-    def spelling(self) -> Spelling:
-        return _NdonnxSpelling()
+    def public_class(self) -> type[Adapter]:
+        return _PublicNdonnx
 
     # -- sizes that are not known -----------------------------------------------------------------------
 
@@ -142,16 +140,16 @@ class NdonnxAdapter(NamedLibrary):
         return self.xp.asarray(self._onnx.matmul(lhs.unwrap_spox(), rhs.unwrap_spox()))
 
 
-class _NdonnxSpelling(ArrayApiSpelling):
+class _PublicNdonnx(NdonnxAdapter):
     """The functions of the standard, of known sizes."""
 
-    def sum(self, array: Value, axes: tuple[int, ...]) -> str:
-        if array.dtype in INTEGERS:
-            raise BackendError("ndonnx's own sum of integers does not wrap, so no code of its functions is this plan")
-        return super().sum(array, axes)
+    diagonal = ArrayApiAdapter.diagonal
+    matmul = ArrayApiAdapter.matmul
 
-    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
-        return f"{self.name}.zeros({numbers(shape)}, dtype={self.dtype(dtype)})"  # its arrays have no device
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        if array.dtype.name in INTEGERS:
+            raise BackendError("ndonnx's own sum of integers does not wrap, so no code of its functions is this plan")
+        return ArrayApiAdapter.sum(self, array, axes)
 
 
 ADAPTER = NdonnxAdapter()

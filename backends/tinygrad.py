@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.dialect import Spelling, Value, listed, numbers, summed
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
@@ -49,6 +48,7 @@ class TinygradAdapter(Adapter):
 
     name = "tinygrad"
     module = "tinygrad"
+    import_statement = "import tinygrad"
     install = "pip install tinygrad"
     own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
@@ -262,8 +262,8 @@ class TinygradAdapter(Adapter):
         first, *others = arrays
         return first.cat(*others)
 
-    def spelling(self) -> Spelling:
-        return TinygradSpelling(self.module, self.module)
+    def public_class(self) -> type[Adapter]:
+        return _PublicTinygrad
 
     # -- results ----------------------------------------------------------------------------------------
 
@@ -437,50 +437,16 @@ def _device_name(device: Any) -> str:
     return (device if isinstance(device, str) else ",".join(device)).lower()
 
 
-class TinygradSpelling(Spelling):
-    """tinygrad's calls, for :meth:`einsumx.Plan.source`."""
+class _PublicTinygrad(TinygradAdapter):
+    """tinygrad's own einsum for products."""
 
-    @property
-    def imports(self) -> tuple[str, ...]:
-        return ("import tinygrad",)
-
-    def dtype(self, name: str) -> str:
-        return f"tinygrad.dtypes.{name}"
-
-    def transpose(self, array: Value, axes: tuple[int, ...]) -> str:
-        return f"{array.text}.T" if axes == (1, 0) else f"{array.text}.permute({listed(axes)})"
-
-    def reshape(self, array: Value, shape: tuple[int, ...]) -> str:
-        return f"{array.text}.reshape({numbers(shape)})"
-
-    def diagonal(self, array: Value, axis1: int, axis2: int) -> str:
-        axes = "" if len(array.shape) == 2 else f"dim1={axis1:d}, dim2={axis2:d}"
-        return f"{array.text}.diagonal({axes})"
-
-    def copy(self, array: Value) -> str:
-        return f"{array.text}.clone()"
-
-    def cast(self, array: Value, dtype: str) -> str:
-        return f"{array.text}.cast({self.dtype(dtype)})"
-
-    def sum(self, array: Value, axes: tuple[int, ...]) -> str:
-        if kind(array.dtype) == "b":
-            return f"{array.text}.any({summed(axes, len(array.shape))})"
-        own = [f"dtype={self.dtype(array.dtype)}"] if kind(array.dtype) in "iu" else []
-        return f"{array.text}.sum({summed(axes, len(array.shape), *own)})"
-
-    def multiply(self, lhs: Value, rhs: Value) -> str:
-        return f"{lhs.text}.mul({rhs.text})"
-
-    def native(self, equation: str, arrays: Sequence[Value]) -> str:
-        dtype = arrays[0].dtype
-        wide = {"bool": "int32", "float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
-        texts = [array.text if wide == dtype else self.cast(array, wide) for array in arrays]
-        text = f'tinygrad.Tensor.einsum("{equation}", {", ".join(texts)}, dtype={self.dtype(wide)})'
-        return text if wide == dtype else f"{text}.cast({self.dtype(dtype)})"
-
-    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
-        return f"tinygrad.Tensor.zeros({numbers(shape)}, dtype={self.dtype(dtype)}, device={arrays[0].text}.device)"
+    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
+        dtype = arrays[0].dtype.name
+        wide = "int32" if dtype == "bool" else "float32" if dtype in HALVES else dtype
+        if wide != dtype:
+            arrays = [self.cast(array, wide) for array in arrays]
+        result = own(self._tensor.einsum)(equation, *arrays, dtype=self.dtype(wide))
+        return result if wide == dtype else self.cast(result, dtype)
 
 
 ADAPTER = TinygradAdapter()

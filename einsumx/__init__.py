@@ -29,7 +29,6 @@ from einsumx.runtime.caches import cache_clear, cache_info
 if TYPE_CHECKING:
     from einsumx import semirings
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.exponents import FrexpResult
     from einsumx.adapters.registry import backends
     from einsumx.adapters.traits import Traits
@@ -68,7 +67,6 @@ __all__ = [
     "Plan",
     "Semiring",
     "SizeError",
-    "Spelling",
     "SublistError",
     "Traits",
     "Tuning",
@@ -110,7 +108,6 @@ _LAZY = {
     "Operand": "ir.program",
     "Plan": "plans",
     "Semiring": "semirings",
-    "Spelling": "adapters.dialect",
     "Traits": "adapters.traits",
     "Tuning": "tuning",
     "effort": "runtime.effort",

@@ -132,13 +132,13 @@ class Plan(Program):
 
         >>> import einsumx
         >>> print(einsumx.plan("bij,bkj->bik", (8, 20, 30), (8, 40, 30)).source("torch").splitlines()[-1].strip())
-        return torch.matmul(a, b.permute(0, 2, 1))
+        return torch.matmul(a, b.permute((0, 2, 1)))
         """
         from einsumx.render.source import plan_source
 
         _check_known(self, "written as code")
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
-        return plan_source(plan, adapter_in(get_backend(plan.backend), plan.semiring), name)
+        return plan_source(plan, get_backend(plan.backend), name)
 
     def to_json(self) -> str:
         """The plan as JSON text, which :meth:`from_json` reads.

@@ -6,7 +6,7 @@ import einsumx
 from einsumx.runtime.prepare import arrays_of
 from einsumx.runtime.request import split
 
-BUILTINS = ("bool", "object", "range")
+BUILTINS = ("float", "range")
 """What else it may use."""
 
 

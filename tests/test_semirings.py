@@ -386,7 +386,7 @@ def test_the_source_has_infinities_nan_blocks_and_empty_sums_of_the_plan(backend
 
 def test_names_in_a_source_collide_with_nothing_and_end_no_text():
     with pytest.raises(ValueError, match="another one of that name"):
-        log.plan(PRODUCT, (2, 3), (3, 4)).source(name="logsumexp")
+        log.plan(PRODUCT, (2, 3), (3, 4)).source(name="product")
     name = '"""; boom() #\\'
     source = Semiring(name, "maximum", "add").plan(PRODUCT, (2, 3), (3, 4)).source()
     assert contraction(source, "numpy")(np.ones((2, 3)), np.ones((3, 4))).tolist() == [[2.0] * 4] * 2

@@ -45,8 +45,6 @@ def problems():
 
 OTHERWISE = {
     "paddle": "lists of more than thirty axes stay in one line",
-    "sparse": "products have brackets, and strings single quotes",
-    "tinygrad": "casts of long calls are split elsewhere",
 }
 """The backends whose source ruff would lay out otherwise, and where."""
 

@@ -11,7 +11,6 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.semiring_products import log_of_sum
@@ -60,6 +59,7 @@ class ArrayApiAdapter(Adapter):
 
     name = "array_api"
     module = ""
+    import_statement = "xp = {operand}.__array_namespace__()"
     install = "pip install array-api-strict"
     has_semirings = True
     cpu = TRAITS
@@ -203,7 +203,8 @@ class ArrayApiAdapter(Adapter):
 
     def _beside(self, like: Array) -> dict[str, Any]:
         """The keywords that create an array which can be computed with ``like``."""
-        return self._placed(self.device(like))
+        device = getattr(like, "device", None)
+        return {} if device is None else {"device": device}
 
     def _placed(self, device: str) -> dict[str, Any]:
         """The keyword that creates an array on a device, if the library has devices."""
@@ -246,8 +247,8 @@ class ArrayApiAdapter(Adapter):
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         kept = [axis for axis in range(array.ndim) if axis not in (axis1, axis2)]
+        *outer, size = [array.shape[axis] for axis in (*kept, axis1)]
         array = self.xp.permute_dims(array, (*kept, axis1, axis2))
-        *outer, size, _ = array.shape
         # After merging both axes, the diagonal is every (size + 1)-th element.
         flat = self.reshape(array, (prod(outer), size * size))
         return self.copy(self.reshape(flat[:, :: size + 1], (*outer, size)))
@@ -311,11 +312,6 @@ class ArrayApiAdapter(Adapter):
             none = xp.zeros_like(parts[0])
             finite = [xp.where(each, xp.abs(part), none) for each, part in zip(is_finite, parts)]
             return max([float(xp.max(each)) if prod(each.shape) else 0.0 for each in finite])
-
-    def spelling(self) -> Spelling:
-        from einsumx.backends.array_api.source import ArrayApiSpelling
-
-        return ArrayApiSpelling()
 
     # -- results ----------------------------------------------------------------------------------------
 

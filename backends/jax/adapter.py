@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.powers import traced_exponent, traced_powers
@@ -64,6 +63,8 @@ class JaxAdapter(Adapter):
 
     name = "jax"
     module = "jax"
+    import_statement = "import jax.numpy as jnp"
+    takes_dtype_names = True
     install = "pip install jax"
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     out_of_memory = ("RESOURCE_EXHAUSTED",)
@@ -323,10 +324,8 @@ class JaxAdapter(Adapter):
             return super().as_exponent(exponent)
         return int(exponent)
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.numpy.source import JaxSpelling
-
-        return JaxSpelling("jax.numpy", "jnp")
+    def public_class(self) -> type[Adapter]:
+        return _PublicJax
 
     # -- keywords that JAX alone has ----------------------------------------------------------------------
 
@@ -640,6 +639,29 @@ def _device_name(device: Any) -> str:
 @lru_cache(maxsize=256)
 def _device_names(sharding: Any) -> str:
     return ",".join(sorted(map(_device_name, sharding.device_set)))
+
+
+class _PublicJax(JaxAdapter):
+    """Functions of ``jax.numpy``, which JAX compiles to the same operations."""
+
+    diagonal = Adapter.diagonal
+    detached = Adapter.detached
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        sides = ((lhs, transpose_lhs), (rhs, transpose_rhs))
+        return self._in_wide(
+            self.xp.matmul, *[side.swapaxes(-1, -2) if is_transposed else side for side, is_transposed in sides]
+        )
+
+    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
+        return self._in_wide(partial(own(self.xp.einsum), equation), *arrays)
+
+    def _in_wide(self, product: Callable[..., Array], *arrays: Array) -> Array:
+        """A product, which accumulates half precision in float32."""
+        dtype = arrays[0].dtype.name
+        if dtype not in HALVES:
+            return product(*arrays)
+        return product(*arrays, preferred_element_type="float32").astype(dtype)
 
 
 ADAPTER = JaxAdapter()

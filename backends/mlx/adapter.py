@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name
@@ -57,6 +56,7 @@ class MlxAdapter(Adapter):
 
     name = "mlx"
     module = "mlx.core"
+    import_statement = "import mlx.core as mx"
     install = "pip install mlx"
     out_of_memory = ("[malloc]", "Unable to allocate")
     cpu = TRAITS
@@ -121,7 +121,8 @@ class MlxAdapter(Adapter):
         if array.dtype == self.xp.bool_:
             return self.xp.any(array, axes)
         # MLX sums short integers in 32 bits, which wrap to the same.
-        return self.xp.sum(array, axes).astype(array.dtype)
+        total = self.xp.sum(array, axes)
+        return total.astype(array.dtype) if self.dtype_name(array.dtype) in INTEGERS else total
 
     def named(self, name: str) -> Callable[..., Any]:
         return self._exponential if name == "exp" else super().named(name)
@@ -166,10 +167,8 @@ class MlxAdapter(Adapter):
         dtype = operands[0].dtype
         return integer_workspace(lhs, rhs, dtype) if dtype in INTEGERS else workspace(lhs, rhs, dtype)
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.mlx.source import MlxSpelling
-
-        return MlxSpelling(self.module, "mx")
+    def public_class(self) -> type[Adapter]:
+        return _PublicMlx
 
     # -- results ----------------------------------------------------------------------------------------
 
@@ -267,6 +266,19 @@ class MlxAdapter(Adapter):
             return function
 
         yield Name(self.xp, "einsum", around=around)
+
+
+class _PublicMlx(MlxAdapter):
+    """MLX's functions; a product of integers, which it does not have, is a sum."""
+
+    detached = Adapter.detached
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        if lhs.dtype.name not in INTEGERS:
+            return self.xp.matmul(lhs, rhs)
+        left = lhs[..., None] if rhs.ndim > 1 else lhs
+        right = rhs[..., None, :, :] if min(lhs.ndim, rhs.ndim) > 1 else rhs
+        return self.xp.multiply(left, right).sum(-1 if rhs.ndim == 1 else -2).astype(lhs.dtype)
 
 
 ADAPTER = MlxAdapter()

@@ -9,12 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
-from einsumx.backends.mxnet.choices import swaps
 from einsumx.backends.mxnet.gradients import record
 from einsumx.backends.mxnet.graph import recorded, signatures
 from einsumx.backends.mxnet.kernels import MxnetKernels
@@ -160,10 +158,10 @@ class MxnetAdapter(MxnetBlocks, Adapter):
 
     has_positions = False  # indices are floats in MXNet 1, and cannot be computed while a block is traced
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.mxnet.source import MxnetSpelling
+    def public_class(self) -> type[Adapter]:
+        from einsumx.backends.mxnet.source import PublicMxnet
 
-        return MxnetSpelling(lambda axes: swaps(axes, mxnet_1=self._has_mxnet_1))
+        return PublicMxnet
 
     def names(self) -> Iterable[Name]:
         return names()

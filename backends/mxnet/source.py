@@ -1,76 +1,71 @@
-"""Writes ops as calls of MXNet, for :meth:`einsumx.Plan.source`."""
+"""MXNet's public functions, for :meth:`einsumx.Plan.source`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from einsumx.adapters.dialect import Spelling, Value, listed, numbers, summed
-from einsumx.dtypes import kind
-from einsumx.ir.ops import Matmul
+from einsumx.adapters.base import Array
+from einsumx.backends.mxnet.adapter import MxnetAdapter
+from einsumx.backends.mxnet.choices import swaps
+from einsumx.backends.mxnet.kernels import through_int8
+from einsumx.errors import BackendError
 
-__all__ = ["MxnetSpelling"]
-
-Axes = tuple[int, ...]
+__all__ = ["PublicMxnet"]
 
 
-class MxnetSpelling(Spelling):
-    """The calls of ``mx.np`` and ``mx.npx``.
+class PublicMxnet(MxnetAdapter):
+    """Functions of ``mx``, which is ``self.xp`` here, in the place of prepared calls."""
 
-    Args:
-        swaps: the swaps of two axes to use instead of a transpose, if they are faster.
-    """
-
-    def __init__(self, swaps: Callable[[Axes], Sequence[tuple[int, int]]]) -> None:
-        super().__init__("mxnet", "mx")
-        self._swaps = swaps
-
-    def decorators(self, shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
+    def decorator(self, shapes: Sequence[tuple[int, ...]]) -> str:
         # Shapes without axes and sizes of 0 need "np shape" semantics, which are off by default in most threads.
-        return () if all(shape and 0 not in shape for shape in shapes) else ("@mx.util.use_np_shape",)
+        return "" if all(shape and 0 not in shape for shape in shapes) else "@mx.util.use_np_shape"
 
-    def transpose(self, array: Value, axes: Axes) -> str:
-        swaps = "".join(f".swapaxes({first:d}, {second:d})" for first, second in self._swaps(axes))
-        return self._through_int8(array, swaps or f".transpose({listed(axes)})")
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        def run(array: Array) -> Array:
+            pairs = swaps(axes, mxnet_1=self._has_mxnet_1)
+            for pair in pairs:
+                array = array.swapaxes(*pair)
+            return array if pairs else array.transpose(axes)
 
-    def reshape(self, array: Value, shape: Axes) -> str:
-        call = "reshape_view" if shape else "reshape"
-        return f"{array.text}.{call}({listed(shape)})"
+        return self._rearranged(run, array)
 
-    def diagonal(self, array: Value, axis1: int, axis2: int) -> str:
-        axes = "" if len(array.shape) == 2 else f", axis1={axis1:d}, axis2={axis2:d}"
-        if kind(array.dtype) == "b":
-            return f'mx.np.diagonal({array.text}.astype("int8"){axes}).astype("bool")'
-        return f"mx.np.diagonal({array.text}{axes})"
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return array.reshape_view(shape) if shape else array.reshape(())
 
-    def copy(self, array: Value) -> str:
-        return f"{array.text}.copy()"
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        return self._rearranged(lambda array: self.xp.np.diagonal(array, axis1=axis1, axis2=axis2), array)
 
-    def cast(self, array: Value, dtype: str) -> str:
-        return f'{array.text}.astype("{dtype}")'
+    def _rearranged(self, rearrange: Callable[[Array], Array], array: Array) -> Array:
+        return through_int8(rearrange)(array) if array.dtype.kind == "b" else rearrange(array)
 
-    def sum(self, array: Value, axes: Axes) -> str:
-        rank = len(array.shape)
-        if kind(array.dtype) == "b":
-            return f"mx.np.any({', '.join(filter(None, (array.text, summed(axes, rank))))})"
-        return f"{array.text}.sum({summed(axes, rank)})"
+    def copy(self, array: Array) -> Array:
+        return array.copy()
 
-    def zeros(self, arrays: Sequence[Value], shape: Axes, dtype: str) -> str:
-        return f'mx.np.zeros({numbers(shape)}, dtype="{dtype}", ctx={arrays[0].text}.ctx)'
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.astype(dtype)
 
-    def multiply(self, lhs: Value, rhs: Value) -> str:
-        return f"mx.np.multiply({lhs.text}, {rhs.text})"
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self.xp.np.any(array, axis=axes) if array.dtype.kind == "b" else array.sum(axis=axes)
 
-    def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
-        flags = [name for name, is_set in (("a", op.transpose_lhs), ("b", op.transpose_rhs)) if is_set]
-        transposed = "".join(f", transpose_{name}=True" for name in flags)
-        if not op.inner_batch:
-            return f"mx.npx.batch_dot({lhs.text}, {rhs.text}{transposed})"
-        left, right = (f"{side.text}.as_nd_ndarray()" for side in (lhs, rhs))
-        return f"mx.nd.linalg.gemm2({left}, {right}{transposed}, axis=1).as_np_ndarray()"
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        return self.xp.np.zeros(shape, dtype=dtype, ctx=arrays[0].ctx)
 
-    def native(self, equation: str, arrays: Sequence[Value]) -> str:
-        return f'mx.np.einsum("{equation}", {", ".join(array.text for array in arrays)})'
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.np.multiply(lhs, rhs)
 
-    def _through_int8(self, array: Value, calls: str) -> str:
-        """Method calls that MXNet does not have for bools."""
-        return f'{array.text}.astype("int8"){calls}.astype("bool")' if kind(array.dtype) == "b" else array.text + calls
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        flags = {"transpose_a": transpose_lhs, "transpose_b": transpose_rhs}
+        if lhs.ndim == 3:
+            return self.xp.npx.batch_dot(lhs, rhs, **flags)
+        # The batch axis is inside.
+        product = self.xp.nd.linalg.gemm2(lhs.as_nd_ndarray(), rhs.as_nd_ndarray(), **flags, axis=1)
+        return product.as_np_ndarray()
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        raise BackendError('mxnet: plans in a semiring are no code of its functions alone; take source("numpy")')
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return self.elementwise(name, array, array)
+
+    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
+        return self.xp.np.einsum(equation, *arrays)

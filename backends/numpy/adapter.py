@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
@@ -60,6 +59,8 @@ class NumpyAdapter(Adapter):
     name = "numpy"
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     module = "numpy"
+    import_statement = "import numpy as np"
+    takes_dtype_names = True
     install = "pip install numpy"
     cpu = TRAITS
     device_kinds = ("cpu",)
@@ -271,10 +272,10 @@ class NumpyAdapter(Adapter):
             case _:
                 return 0
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.numpy.source import NumpySpelling
+    def public_class(self) -> type[Adapter]:
+        from einsumx.backends.numpy.source import PublicNumpy
 
-        return NumpySpelling(self.module, "np")
+        return PublicNumpy
 
     def boxed(self, result: Any, dtype: str) -> Array:
         # For an array of objects without axes, ufuncs return the object.

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -55,6 +54,8 @@ class PaddleAdapter(Adapter):
 
     name = "paddle"
     module = "paddle"
+    import_statement = "import paddle"
+    takes_dtype_names = True
     install = "pip install paddlepaddle"
     out_of_memory = ("Out of memory", "out of memory", "Fail to alloc memory")
     cpu = TRAITS
@@ -226,10 +227,10 @@ class PaddleAdapter(Adapter):
     def joined(self, arrays: Sequence[Array]) -> Array:
         return self.xp.concat(arrays)
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.paddle.source import PaddleSpelling
+    def public_class(self) -> type[Adapter]:
+        from einsumx.backends.paddle.source import PublicPaddle
 
-        return PaddleSpelling(self.module, "paddle")
+        return PublicPaddle
 
     # -- results ----------------------------------------------------------------------------------------
 

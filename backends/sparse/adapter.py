@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.facets import largest_exponent
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
@@ -49,6 +48,8 @@ class SparseAdapter(Adapter):
 
     name = "sparse"
     module = "sparse"
+    import_statement = "import sparse"
+    takes_dtype_names = True
     install = "pip install sparse"
     cpu = TRAITS
     device_kinds = ("cpu",)
@@ -229,10 +230,10 @@ class SparseAdapter(Adapter):
 
         return run_sparse
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.sparse.source import SparseSpelling
+    def public_class(self) -> type[Adapter]:
+        from einsumx.backends.sparse.source import PublicSparse
 
-        return SparseSpelling("sparse", "sparse")
+        return PublicSparse
 
     # -- results ----------------------------------------------------------------------------------------
 

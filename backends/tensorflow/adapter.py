@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name, own
@@ -71,6 +70,8 @@ class TensorflowAdapter(Adapter):
 
     name = "tensorflow"
     module = "tensorflow"
+    import_statement = "import tensorflow as tf"
+    takes_dtype_names = True
     install = "pip install tensorflow"
     out_of_memory = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Resource exhausted")
     cpu = TRAITS
@@ -410,10 +411,10 @@ class TensorflowAdapter(Adapter):
     def joined(self, arrays: Sequence[Array]) -> Array:
         return self.xp.concat(arrays, 0)
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.tensorflow.source import TensorflowSpelling
+    def public_class(self) -> type[Adapter]:
+        from einsumx.backends.tensorflow.source import PublicTensorflow
 
-        return TensorflowSpelling("tensorflow", "tf")
+        return PublicTensorflow
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -1,67 +1,51 @@
-"""Writes ops as calls of TensorFlow, for :meth:`einsumx.Plan.source`."""
+"""TensorFlow's public functions, for :meth:`einsumx.Plan.source`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from einsumx.adapters.dialect import Spelling, Value, numbers
+from einsumx.adapters.base import Array
+from einsumx.backends.tensorflow.adapter import TensorflowAdapter
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast
 from einsumx.dtypes import kind
-from einsumx.ir.ops import Matmul
 
-__all__ = ["TensorflowSpelling"]
+__all__ = ["PublicTensorflow"]
 
 
-class TensorflowSpelling(Spelling):
-    """TensorFlow's calls."""
+class PublicTensorflow(TensorflowAdapter):
+    """Functions of ``tf`` in the place of raw operations."""
 
-    def transpose(self, array: Value, axes: tuple[int, ...]) -> str:
-        return f"{self.name}.transpose({array.text}{'' if axes == (1, 0) else f', {numbers(axes)}'})"
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self.xp.transpose(array, axes)
 
-    def diagonal(self, array: Value, axis1: int, axis2: int) -> str:
-        rank = len(array.shape)
-        axes = (*(axis for axis in range(rank) if axis not in (axis1, axis2)), axis1, axis2)
-        moved = array.text if axes == tuple(range(rank)) else self.transpose(array, axes)
-        return f"{self.name}.linalg.diag_part({moved})"
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        return self.xp.reshape(array, shape)
 
-    def copy(self, array: Value) -> str:
-        return f"{self.name}.identity({array.text})"
+    def copy(self, array: Array) -> Array:
+        return self.xp.identity(array)
 
-    def cast(self, array: Value, dtype: str) -> str:
-        text = array.text
-        if kind(array.dtype) == "c" and kind(dtype) != "c":
+    def cast(self, array: Array, dtype: str) -> Array:
+        if array.dtype.kind == "c" and kind(dtype) != "c":
             if dtype == "bool":
-                return f"{self.name}.not_equal({text}, 0)"
-            text = f"{self.name}.math.real({text})"
-        return f"{self.name}.cast({text}, {self.dtype(dtype)})"
+                return self.xp.not_equal(array, 0)
+            array = self.xp.math.real(array)
+        return self.xp.cast(array, dtype)
 
-    def sum(self, array: Value, axes: tuple[int, ...]) -> str:
-        name = "reduce_any" if kind(array.dtype) == "b" else "reduce_sum"
-        where = "" if len(axes) == len(array.shape) else f", {numbers(axes) if len(axes) > 1 else f'{axes[0]:d}'}"
-        return f"{self.name}.{name}({array.text}{where})"
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return (self.xp.reduce_any if array.dtype.kind == "b" else self.xp.reduce_sum)(array, axes)
 
-    def zeros(self, arrays: Sequence[Value], shape: tuple[int, ...], dtype: str) -> str:
-        return f"{self.name}.zeros({numbers(shape)}, {self.dtype(dtype)})"
-
-    def multiply(self, lhs: Value, rhs: Value) -> str:
+    def multiply(self, lhs: Array, rhs: Array) -> Array:
+        product = self.xp.logical_and if lhs.dtype.kind == "b" else self.xp.multiply
         if not is_wide_broadcast(lhs.shape, rhs.shape):
-            return self._multiplied(lhs.text, rhs.text, lhs.dtype)
+            return product(lhs, rhs)
         groups = grouped(lhs.shape, rhs.shape)
         left, right = (
-            f"{self.name}.reshape({self.transpose(self._ranked(side, groups.order), groups.order)}, {numbers(shape)})"
+            self.reshape(self.transpose(self._ranked(side, len(groups.order)), groups.order), shape)
             for side, shape in ((lhs, groups.left), (rhs, groups.right))
         )
-        product = f"{self.name}.reshape({self._multiplied(left, right, lhs.dtype)}, {numbers(groups.shape)})"
-        return f"{self.name}.transpose({product}, {numbers(groups.back)})"
+        return self.transpose(self.reshape(product(left, right), groups.shape), groups.back)
 
-    def _multiplied(self, lhs: str, rhs: str, dtype: str) -> str:
-        return f"{self.name}.{'logical_and' if kind(dtype) == 'b' else 'multiply'}({lhs}, {rhs})"
+    def _ranked(self, array: Array, rank: int) -> Array:
+        """An array with axes of size 1 in front, so that it has ``rank`` axes."""
+        return array if array.ndim == rank else self.reshape(array, ((1,) * (rank - array.ndim)) + array.shape)
 
-    def _ranked(self, array: Value, order: Sequence[int]) -> Value:
-        """An array with axes of size 1 in front, so that it has as many axes as ``order``."""
-        shape = (*(1,) * (len(order) - len(array.shape)), *array.shape)
-        return array if shape == array.shape else Value(self.reshape(array, shape), shape, array.dtype)
-
-    def matmul(self, lhs: Value, rhs: Value, op: Matmul) -> str:
-        flags = [name for name, flag in (("transpose_a", op.transpose_lhs), ("transpose_b", op.transpose_rhs)) if flag]
-        return f"{self.name}.linalg.matmul({', '.join([lhs.text, rhs.text, *(f'{name}=True' for name in flags)])})"
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        return self.xp.linalg.matmul(lhs, rhs, transpose_a=transpose_lhs, transpose_b=transpose_rhs)

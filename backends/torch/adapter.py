@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
@@ -93,6 +92,7 @@ class TorchAdapter(Adapter):
 
     name = "torch"
     module = "torch"
+    import_statement = "import torch"
     install = "pip install torch"
     out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
@@ -298,10 +298,11 @@ class TorchAdapter(Adapter):
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         result = arrays[0].new_zeros(shape, dtype=self.dtype(dtype))
+        if kind(dtype) not in "fc":
+            return result
         # Adding a product of empty sums records derivatives of every order, all of them zero.
-        recorded = [array for array in arrays if kind(dtype) in "fc" and not self._kernels.is_plain(array)]
-        sums = [array[None].narrow(0, 0, 0).sum().to(result.dtype) for array in recorded]
-        return result + reduce(self.xp.mul, sums) if sums else result
+        sums = [array[None].narrow(0, 0, 0).sum().to(self.dtype(dtype)) for array in arrays]
+        return result + reduce(self.xp.mul, sums)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         signed = self._signed.get(lhs.dtype)
@@ -421,10 +422,8 @@ class TorchAdapter(Adapter):
         pair: tuple[Array, Any] = self._exponents.normalized(array, exponent)
         return pair
 
-    def spelling(self) -> Spelling:
-        from einsumx.backends.torch.source import TorchSpelling
-
-        return TorchSpelling(self.module, "torch")
+    def public_class(self) -> type[Adapter]:
+        return _PublicTorch
 
     # -- results ----------------------------------------------------------------------------------------
 
@@ -578,6 +577,22 @@ class TorchAdapter(Adapter):
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":
             self.xp.cuda.current_stream(array.device).synchronize()  # not the stream that copies to the device
+
+
+class _PublicTorch(TorchAdapter):
+    """torch's functions in the place of kernels."""
+
+    semiring_names = MappingProxyType({"max": "amax", "min": "amin", "concat": "cat"})
+    elementwise = Adapter.elementwise
+    reduced = Adapter.reduced
+
+    def copy(self, array: Array) -> Array:
+        return array.clone(memory_format=self.xp.contiguous_format)
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        if array.dtype.kind in "iu":
+            return super().sum(array, axes)
+        return array.any(axes) if array.dtype.kind == "b" else array.sum(axes)
 
 
 class _Writeable:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from einsumx.adapters.dialect import Spelling
 from einsumx.adapters.facets import Configured, Exponents, Gradients, Replaced, Semirings, Transfers
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.ir import ops
@@ -103,9 +102,23 @@ class Adapter(Replaced, Configured, Semirings, Exponents, Gradients, Transfers):
         """Wrap the function that executes a plan or a part of one, for example to jit it or to set a mode around it."""
         return run
 
-    def spelling(self) -> Spelling:
-        """How to write the framework's calls as code, for :meth:`einsumx.Plan.source`.
+    # -- plans as code ----------------------------------------------------------------------------------
 
-        The default spells the default primitives; a subclass that overrides a primitive overrides its spelling too.
+    import_statement: str = ""
+    """How the code of :meth:`einsumx.Plan.source` imports ``self.xp``; by default ``import module as xp``. A statement
+    about ``{operand}``, the first operand, begins the function instead."""
+
+    takes_dtype_names: bool = False
+    """Whether the framework's functions take NumPy's name of a dtype for the dtype."""
+
+    def public_class(self) -> type[Adapter]:
+        """The class whose primitives become code: by default this one.
+
+        These primitives call nothing but functions of ``self.xp`` and methods of arrays, by their public names. Of an
+        array they know ``shape``, ``ndim`` and ``dtype``. Return a subclass if the primitives call anything else.
         """
-        return Spelling(self.module)
+        return type(self)
+
+    def decorator(self, shapes: Sequence[tuple[int, ...]]) -> str:
+        """The decorator of a function that has arrays of these shapes, as code; empty if it needs none."""
+        return ""

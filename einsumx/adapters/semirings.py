@@ -20,7 +20,6 @@ from einsumx.ir import ops
 from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
-    from einsumx.adapters.dialect import Spelling
     from einsumx.adapters.traits import Traits
     from einsumx.adapters.typing import Array
     from einsumx.ir.program import Operand
@@ -122,11 +121,6 @@ class _InSemiring(Adapter):
                 return 0
             case _:
                 return self.framework.workspace(op, operands, device)
-
-    def spelling(self) -> Spelling:
-        from einsumx.adapters.semiring_source import SemiringSpelling
-
-        return SemiringSpelling(self.framework.spelling(), self.semiring)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self.framework.reduced(self.semiring.add, array, axes)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import builtins
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from keyword import iskeyword
 from math import prod
 from string import ascii_lowercase
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
-from einsumx.adapters.dialect import Spelling, Value, numbers
+from einsumx.adapters.base import Adapter
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, visible
+from einsumx.errors import BackendError, EinsumxError, visible
 from einsumx.ir import ops
-from einsumx.ir.cost import returns_view, slot_dtypes
+from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.text import in_algebra
 from einsumx.ir.verify import replay
-
-if TYPE_CHECKING:
-    from einsumx.adapters.base import Adapter
+from einsumx.render.recorder import Code, bare, import_statement, opening, recording, statements
+from einsumx.render.semiring_product import product_call, product_lines
+from einsumx.runtime.checks import check_fits, check_plan
+from einsumx.runtime.request import adapter_in
 
 __all__ = ["plan_source"]
 
@@ -39,35 +39,38 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
 
     Args:
         program: a program for the adapter's framework.
-        adapter: the adapter; its spelling determines how calls are written.
+        adapter: the framework's own adapter, whose primitives are recorded.
         name: the name of the function.
 
     Raises:
         ValueError: ``name`` is no valid function name, or the code uses that name itself.
-        BackendError: the adapter overrides a primitive without spelling it.
-        EinsumxError: the ops do not fit together.
+        BackendError: a primitive calls more than functions and methods of the framework.
+        EinsumxError: a field of the program is invalid, or the ops do not compute the equation.
     """
-    spelling = adapter.spelling()
-    _check_name(name, spelling)
-    for op in program.ops:
-        _check_spelled(op, adapter)
-    parameters, names = _operand_names(len(program.operands), spelling.name)
+    check_plan(program)
+    check_fits(program, adapter_in(adapter, program.semiring).traits(program.device))
+    recorded, module = recording(adapter)
+    _check_name(name, module)
+    parameters, names = _operand_names(len(program.operands), module)
     shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    body = [*spelling.opening(names[0]), *_Function(program, spelling, names, shapes).statements()]
-    decorators = spelling.decorators(list(shapes.values()))
-    code = "\n".join([*decorators, *body])
-    helpers = spelling.helpers(code)
-    if any(line.startswith(f"def {name}(") for line in helpers):
+    statement = import_statement(adapter)
+    imports, first = ([], statement) if "{" in statement else ([statement, "", ""], "")
+    function = _Function(program, recorded, names, shapes)
+    body = [*([first.format(operand=names[0])] if first else []), *function.statements()]
+    helper = function.helper(first.format(operand="a"))
+    if any(line.startswith(f"def {name}(") for line in helper):
         raise ValueError(f"name={name!r} cannot name the function; the code has another one of that name")
-    called = "\n".join([*helpers, code])
-    imports = [line for line in spelling.imports if re.search(rf"\b{spelling.name}\.", called)]
+    decorator = recorded.decorator(list(shapes.values()))
+    if not re.search(rf"\b{module}\.", "\n".join([*helper, decorator, *body])):
+        imports = []
     lines = [
-        *helpers,
-        *decorators,
+        *imports,
+        *helper,
+        *filter(None, [decorator]),
         *_folded(f"def {name}({parameters}):", 0),
         *(f"{' ' * _INDENT}{line}".rstrip() for line in [*_docstring(program, names), *body]),
     ]
-    return "\n".join([*imports, *([""] * 2 if imports else []), *lines]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,13 @@ class _Function:
     """The statements of a function; each contains one call that computes, with the views around it."""
 
     def __init__(
-        self, program: Program, spelling: Spelling, names: Sequence[str], shapes: dict[int, tuple[int, ...]]
+        self, program: Program, framework: Adapter, names: Sequence[str], shapes: dict[int, tuple[int, ...]]
     ) -> None:
-        self._program, self._spelling, self._shapes = program, spelling, shapes
+        self._program, self._framework, self._shapes = program, framework, shapes
+        self._adapter = adapter_in(framework, program.semiring)
+        self._has_product = False
         self._dtypes = slot_dtypes(program)
         self._values = {slot: _Expression(name, True, reads=(slot,)) for slot, name in enumerate(names)}
-        self._is_view = returns_view(program)
         self._uses = Counter(slot for op in program.ops for slot in op.sources)
         self._unread = dict(self._uses)
         self._lines: list[str] = []
@@ -111,11 +115,17 @@ class _Function:
             if self._uses[op.out] > 1:
                 self._assign(op.out)
         result = self._program.result
-        text = self._values[result].text
+        value = self._values[result]
         if not self._program.shape:
-            (producer,) = (op for op in self._program.ops if op.out == result)
-            text = self._spelling.element(self._value(result), producer)
-        return [*self._lines, *_comment(*_copies(self._values[result])), *_folded(f"return {text}")]
+            value = replace(value, text=self._text(self._record(self._framework.element, [result])))
+        return [*self._lines, *_comment(*_copies(value)), *_statement("return ", value.text)]
+
+    def helper(self, opening: str) -> list[str]:
+        """The lines of the function that multiplies matrices in a semiring, if the statements call it."""
+        semiring = self._program.semiring
+        if semiring is None or not self._has_product:
+            return []
+        return product_lines(self._framework, semiring, self._dtypes[self._program.result], opening)
 
     def _expression(self, op: ops.Op) -> _Expression:
         """The call of an op. Sources that would make it hard to read are assigned to variables first."""
@@ -123,38 +133,72 @@ class _Function:
         for slot in op.sources:
             if not is_light and self._values[slot].works:
                 self._assign(slot)
+        kernel = self._kernel(op)
         while True:
-            values = [self._value(slot) for slot in op.sources]
-            if isinstance(op, ops.Diagonal) and self._is_view:
-                text = self._spelling.diagonal_view(values[0], op.axis1, op.axis2)
-            else:
-                text = self._spelling.spell(op, values)
-            sources = [self._values[slot] for slot in op.sources]
+            code = self._record(kernel, op.sources)
             unnamed = [slot for slot in op.sources if not self._values[slot].is_name]
-            if len(text) + _INDENT + len("return ") <= _COLUMNS or not unnamed:
+            if len(code.text()) + _INDENT + len("return ") <= _COLUMNS or not unnamed:
                 break
             self._assign(max(unnamed, key=lambda slot: len(self._values[slot].text)))
+        sources = [self._values[slot] for slot in op.sources]
         reasons = [reason for source in sources for reason in source.copies]
         if isinstance(op, ops.Transpose | ops.Diagonal | ops.Copy) and op.reason:
             reasons.append(op.reason)
         return _Expression(
-            text,
+            self._text(code),
             is_name=False,
             works=not is_light or any(source.works for source in sources),
             copies=tuple(dict.fromkeys(reasons)),
             reads=tuple(slot for source in sources for slot in source.reads),
         )
 
-    def _value(self, slot: int) -> Value:
-        return Value(self._values[slot].text, self._shapes[slot], self._dtypes[slot])
+    def _kernel(self, op: ops.Op) -> Callable[..., Code]:
+        shapes = [self._shapes[slot] for slot in op.sources]
+        if isinstance(op, ops.Matmul) and self._adapter is not self._framework:
+            self._has_product = True
+            return product_call(self._framework, *shapes)
+        return Adapter.kernel(self._adapter, op, shapes, self._dtypes[op.sources[0]])
+
+    def _record(self, kernel: Callable[..., Code], slots: Sequence[int]) -> Code:
+        """What a kernel calls on values. Those that it uses more than once are assigned to variables first."""
+        while True:
+            arrays = [self._code(slot) for slot in slots]
+            try:
+                code = kernel(*arrays)
+                _, shared = code.parts()
+            except EinsumxError:
+                raise
+            except Exception as error:
+                raise BackendError(
+                    f"{self._framework.name}: a primitive of this plan calls more than functions of self.xp and "
+                    f"methods of arrays, so it is no code ({type(error).__name__}: {error}); public_class() of the "
+                    "adapter must return a class whose primitives do not"
+                ) from error
+            unnamed = [(slot, array) for slot, array in zip(slots, arrays) if not self._values[slot].is_name]
+            used = [slot for slot, array in unnamed if array in shared]
+            if not used:
+                return code
+            for slot in used:
+                self._assign(slot)
+
+    def _text(self, code: Code) -> str:
+        """An expression, after statements for its parts that occur more than once."""
+        parts, rest = statements(code, _COLUMNS - _INDENT - len("return "), self._count + 1)
+        self._count += len(parts)
+        self._lines += [line for name, text in parts for line in _statement(f"{name} = ", text)]
+        return rest
+
+    def _code(self, slot: int) -> Code:
+        dtype = self._framework.dtype(self._dtypes[slot])
+        return Code(self._values[slot].text, dtype=dtype, shape=self._shapes[slot])
 
     def _assign(self, slot: int) -> None:
         """Assign a value to a variable; delete large variables that are not read any more."""
         value = self._values[slot]
         self._count += 1
         name = f"x{self._count}"
-        lines = _folded(f"{name} = {value.text}")
-        about = _comment(f"{numbers(self._shapes[slot])} {self._dtypes[slot]}", *_copies(value))
+        lines = _statement(f"{name} = ", value.text)
+        about = _comment(f"{self._shapes[slot]} {self._dtypes[slot]}", *_copies(value))
         if len(lines) == len(about) == 1 and len(f"{lines[0]}  {about[0]}") + _INDENT <= _COLUMNS:
             self._lines.append(f"{lines[0]}  {about[0]}")
         else:
@@ -206,7 +250,7 @@ def _docstring(program: Program, names: Sequence[str]) -> list[str]:
     for name, operand in zip(names, program.operands):
         by_description.setdefault(_description(operand), []).append(name)
     lines = [f"{', '.join(group)}: {description}" for description, group in by_description.items()]
-    lines.append(f"result: {numbers(program.shape)} {program.dtype}{_quoted(visible(in_algebra(program.semiring)))}")
+    lines.append(f"result: {program.shape} {program.dtype}{_quoted(visible(in_algebra(program.semiring)))}")
     return [f'"""{first}', *others, "", *(part for line in lines for part in wrap(line, _COLUMNS - _INDENT)), '"""']
 
 
@@ -215,7 +259,7 @@ def _description(operand: Operand) -> str:
     strides = operand.strides or ()
     expanded = [axis for axis, (size, stride) in enumerate(zip(operand.shape, strides)) if stride == 0 and size > 1]
     constant = f", constant along axis {' and '.join(map(str, expanded))}" if expanded else ""
-    return f"{numbers(operand.shape)} {operand.dtype}{constant}"
+    return f"{operand.shape} {operand.dtype}{constant}"
 
 
 def _quoted(text: str) -> str:
@@ -246,7 +290,7 @@ def _folded(line: str, indent: int = _INDENT) -> list[str]:
         end = line.rfind(")", 0, end)
     if indent + len(line) <= _COLUMNS or end < 0:
         return [line]
-    start = _opening(line[: end + 1])
+    start = opening(line[: end + 1])
     inside = [line[start + 1 : end]]
     if indent + _INDENT + len(inside[0]) > _COLUMNS:
         inside = [f"{item}," for item in _items(inside[0])]
@@ -254,14 +298,9 @@ def _folded(line: str, indent: int = _INDENT) -> list[str]:
     return [line[: start + 1], *below, line[end:]]
 
 
-def _opening(text: str) -> int:
-    """The index of the bracket that matches the last character."""
-    depth = 0
-    for place in reversed(range(len(text))):
-        depth += (text[place] in ")]") - (text[place] in "([")
-        if not depth:
-            return place
-    return 0
+def _statement(start: str, text: str) -> list[str]:
+    """The lines of a statement with an expression at its end, without brackets around all of that if they fit one."""
+    return _folded(start + (bare(text) if len(start + text) + _INDENT <= _COLUMNS else text))
 
 
 def _items(text: str) -> list[str]:
@@ -284,20 +323,7 @@ def _items(text: str) -> list[str]:
 # -- checks -----------------------------------------------------------------------------------------------------
 
 
-def _check_name(name: str, spelling: Spelling) -> None:
-    taken = iskeyword(name) or hasattr(builtins, name) or name == spelling.name
+def _check_name(name: str, module: str) -> None:
+    taken = iskeyword(name) or hasattr(builtins, name) or name == module
     if not name.isascii() or not name.isidentifier() or taken:
         raise ValueError(f"name={name!r} cannot name the function; use another name, of ASCII letters")
-
-
-def _check_spelled(op: ops.Op, adapter: Adapter) -> None:
-    """Raise BackendError if an adapter overrides a primitive, but inherits the spelling."""
-    primitive = type(op).__name__.lower()
-    for parent in type(adapter).__mro__:
-        if "spelling" in vars(parent):
-            return
-        if primitive in vars(parent):
-            raise BackendError(
-                f"the backend {adapter.name} overrides {primitive} without saying how to write it as code: "
-                f"its adapter's spelling() must return a subclass of einsumx.Spelling that overrides {primitive} too"
-            )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from einsumx.adapters.dialect import Spelling
+from einsumx.adapters.base import Adapter
 from einsumx.conformance.case import matches
 from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject, callable_subject, installed_backends
@@ -85,10 +85,11 @@ FAULTS = {
 def test_a_source_with_a_fault_is_noticed(backend, faulty, monkeypatch):
     """Results of one kind of op are twice what they should be."""
     kind, pattern = FAULTS[faulty]
-    spell = Spelling.spell
+    kernel = Adapter.kernel
 
-    def planted(self, op, values):
-        return f"({spell(self, op, values)} * 2)" if isinstance(op, kind) else spell(self, op, values)
+    def planted(self, op, shapes, dtype):
+        recorded = kernel(self, op, shapes, dtype)
+        return (lambda *arrays: recorded(*arrays) * 2) if isinstance(op, kind) else recorded
 
-    monkeypatch.setattr(Spelling, "spell", planted)
+    monkeypatch.setattr(Adapter, "kernel", planted)
     assert faults(backend, some(pattern))

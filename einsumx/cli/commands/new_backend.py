@@ -102,7 +102,6 @@ def package_files(name: str, arrays: str = "") -> dict[str, str]:
         "distribution": f"einsumx-{name}".replace("_", "-"),
         "adapter": f"{title}Adapter",
         "framework": f"{title}Framework",
-        "spelling": f"{title}Spelling",
         "source": source_url(),
         "guide": page_url("backends.md"),
         "array_type": f"self.xp.{kind}" if kind else 'type(self.xp.asarray(np.zeros(1, "float32")))',

@@ -1,0 +1,289 @@
+"""Arrays that write down what is called on them, and adapters that call them, for :mod:`einsumx.render.source`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from json import dumps
+from math import isfinite
+from operator import index
+from types import EllipsisType, MappingProxyType
+from typing import Any, TypeAlias
+
+from einsumx.adapters.base import Adapter
+from einsumx.adapters.typing import Array
+from einsumx.dtypes import NAMED, kind
+
+__all__ = ["Code", "Dtype", "bare", "import_statement", "opening", "recording", "statements"]
+
+
+class Code:
+    """An expression: an array, or a module, a function or anything else on the way to one.
+
+    Calls, operators, indices and attributes are expressions again, and expressions with the same text are equal.
+    Questions about memory, devices and gradients have the answers of an array about which nothing is special.
+
+    Args:
+        *parts: its text, in parts of which some are other expressions.
+        dtype: of an array, if it is known.
+        shape: of an array, if it is known.
+        works: whether it is a call, an operator or an index.
+    """
+
+    __iter__ = None  # it has indices of every kind, but no length
+
+    def __init__(
+        self, *parts: Part, dtype: Dtype | None = None, shape: tuple[int, ...] | None = None, works: bool = False
+    ) -> None:
+        self._parts, self.works, self._dtype = parts, works, dtype
+        if dtype is not None:
+            self.dtype = dtype
+        if shape is not None:
+            self.shape, self.ndim = shape, len(shape)
+
+    def __getattr__(self, name: str) -> Code:
+        if name.startswith("_") and name != "__array_namespace__":
+            raise AttributeError(name)
+        if self.works and name in ("dtype", "shape", "ndim"):
+            raise AttributeError(f"the {name} of {self.text()} is not known")
+        return Code(self, f".{name}")
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Code:
+        # Without None and False, which are the defaults of every framework's keywords.
+        given = {name: value for name, value in keywords.items() if value is not None and value is not False}
+        parts = [*_joined([_spelled(value) for value in arguments])]
+        for name, value in given.items():
+            parts += [", "] * bool(parts) + [f"{name}=", *_spelled(value)]
+        # A function returns the dtype among its arguments, or else that of its first array.
+        cast = next(filter(None, map(_as_dtype, (*arguments, *given.values()))), None)
+        return Code(self, "(", *parts, ")", dtype=cast or _dtype_of(self, *arguments), works=True)
+
+    def __getitem__(self, place: Any) -> Code:
+        places = place if isinstance(place, tuple) else (place,)
+        texts = _joined([_spelled(each) for each in places]) if places else ["()"]
+        return Code(self, "[", *texts, "]", dtype=self._dtype, works=True)
+
+    def _operation(self, sign: str, other: Any) -> Code:
+        return Code("(", self, f" {sign} ", *_spelled(other), ")", dtype=_dtype_of(self, other), works=True)
+
+    def __add__(self, other: Any) -> Code:
+        return self._operation("+", other)
+
+    def __sub__(self, other: Any) -> Code:
+        return self._operation("-", other)
+
+    def __mul__(self, other: Any) -> Code:
+        return self._operation("*", other)
+
+    def __matmul__(self, other: Any) -> Code:
+        return self._operation("@", other)
+
+    def __and__(self, other: Any) -> Code:
+        return self._operation("&", other)
+
+    def __or__(self, other: Any) -> Code:
+        return self._operation("|", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.text() != other.text() if isinstance(other, Code) else self._operation("!=", other)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Code) and self.text() == other.text()
+
+    def __hash__(self) -> int:
+        return hash(self.text())
+
+    def __gt__(self, other: Any) -> bool:
+        return False
+
+    def __contains__(self, item: Any) -> bool:
+        return False
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return True
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def text(self, names: Mapping[Code, str] = MappingProxyType({})) -> str:
+        """The code, with names for some of the expressions in it."""
+        text = ""
+        for place, part in enumerate(self._parts):
+            if isinstance(part, str):
+                text += part
+            elif names and part in names:
+                text += names[part]
+            else:
+                own = part.text(names)
+                is_argument = text.endswith(("(", ", ", "=")) and self._parts[place + 1] in (", ", ")")
+                text += own[1:-1] if is_argument and part._parts[0] == "(" else own
+        return text
+
+    def parts(self) -> tuple[list[Code], list[Code]]:
+        """The expressions in it, those within others first; and those of them that occur more than once."""
+        uses: Counter[Code] = Counter()
+        found: list[Code] = []
+
+        def visit(code: Code) -> None:
+            for part in code._parts:
+                if isinstance(part, Code):
+                    uses[part] += 1
+                    if uses[part] == 1:
+                        visit(part)
+                        found.append(part)
+
+        visit(self)
+        return found, [part for part in found if uses[part] > 1]
+
+
+def statements(code: Code, width: int, first: int = 1) -> tuple[list[tuple[str, str]], str]:
+    """Names for parts of an expression, with their code, and the rest of it.
+
+    Named is what occurs more than once in it, and then the longest part that fits ``width`` columns until all does.
+
+    >>> a = Code("a")
+    >>> largest = Code("np").max(a, axis=0)
+    >>> statements(largest + Code("np").exp(a - largest), 80)
+    ([('x1', 'np.max(a, axis=0)')], '(x1 + np.exp(a - x1))')
+    """
+    inner, shared = code.parts()
+    unnamed = [part for part in inner if part.works and part not in shared]
+    while True:
+        names: dict[Code, str] = {}
+        texts = []
+        for part in inner:
+            if part.works and part not in unnamed:
+                texts.append(part.text(names))
+                names[part] = f"x{first + len(names)}"
+        rest = code.text(names)
+        if not unnamed or max(map(len, [*texts, rest])) <= width:
+            return list(zip(names.values(), texts)), rest
+        sizes = {part: len(part.text(names)) for part in unnamed}
+        unnamed.remove(max(unnamed, key=lambda part: (sizes[part] <= width, sizes[part])))
+
+
+def bare(text: str) -> str:
+    """An expression without the brackets around all of it."""
+    return text[1:-1] if text.startswith("(") and opening(text) == 0 else text
+
+
+def opening(text: str) -> int:
+    """The index of the bracket that matches the last character."""
+    depth = 0
+    for place in reversed(range(len(text))):
+        depth += (text[place] in ")]") - (text[place] in "([")
+        if not depth:
+            return place
+    return 0
+
+
+Part: TypeAlias = "str | Code"
+
+
+class Dtype(Code):
+    """A dtype: its code, and what primitives ask of it.
+
+    Args:
+        name: NumPy's name of it.
+        code: how it is written.
+    """
+
+    def __init__(self, name: str, code: Code) -> None:
+        super().__init__(code.text())
+        self.name, self.kind = name, kind(name)
+        self.is_complex, self.is_floating_point = self.kind == "c", self.kind == "f"
+
+    def __eq__(self, other: object) -> bool:
+        return self.kind == "b" if other is bool else super().__eq__(other)
+
+    __hash__ = Code.__hash__
+
+
+def _as_dtype(value: Any) -> Dtype | None:
+    if isinstance(value, str) and value in NAMED:
+        return Dtype(value, Code(dumps(value)))
+    return value if isinstance(value, Dtype) else None
+
+
+def _dtype_of(*values: Any) -> Dtype | None:
+    """The dtype of the first array among values; the function of a method call counts as its array."""
+    for value in values:
+        first = value._parts[0] if isinstance(value, Code) and value._dtype is None else value
+        if isinstance(first, Code) and first._dtype is not None:
+            return first._dtype
+    return None
+
+
+def _joined(texts: Sequence[list[Part]]) -> list[Part]:
+    """The parts of several values, with commas between them."""
+    return [part for number, text in enumerate(texts) for part in ([", ", *text] if number else text)]
+
+
+def _spelled(value: Any) -> list[Part]:
+    """The parts of a value's code: that of an expression, or a literal.
+
+    >>> "".join(_spelled([1, (2.5,), slice(None, None, 3), "ij->", float("-inf")]))
+    '[1, (2.5,), ::3, "ij->", float("-inf")]'
+    """
+    match value:
+        case Code():
+            return [value]
+        case str():
+            return [dumps(value)]
+        case list():
+            return ["[", *_joined([_spelled(each) for each in value]), "]"]
+        case tuple() | range():
+            return ["(", *_joined([_spelled(each) for each in value]), ",)" if len(value) == 1 else ")"]
+        case slice():
+            return [":".join(_bounds(value))]
+        case EllipsisType():
+            return ["..."]
+        case float() if not isfinite(value):
+            return [f'float("{value}")']
+        case bool() | float() | None:
+            return [repr(value)]
+        case _:
+            return [str(index(value))]
+
+
+def _bounds(part: slice) -> list[str]:
+    ends = [part.start, part.stop] if part.step is None else [part.start, part.stop, part.step]
+    return ["" if end is None else str(index(end)) for end in ends]
+
+
+class _Recording(Adapter):
+    """What a framework's adapter is not asked while its primitives are recorded, as it would ask the framework."""
+
+    def dtype(self, name: str) -> Dtype:
+        return Dtype(name, Code(dumps(name)) if self.takes_dtype_names else super().dtype(name))
+
+    def dtype_name(self, dtype: Any) -> str:
+        name: str = dtype.name
+        return name
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        return self.xp.zeros(array.shape, dtype=self.dtype(array.dtype.name))  # primitives convert no other array
+
+    def number(self, value: Any, dtype: str, like: Array) -> Any:
+        return value
+
+
+def recording(adapter: Adapter) -> tuple[Adapter, str]:
+    """An adapter of which primitives take and return :class:`Code`, and the name of the module in the code."""
+    own, statement = adapter.public_class(), import_statement(adapter)
+    name = statement.split()[-1 if statement.startswith("import") else 0]
+    made: Any = type(own.__name__, (_Recording, own), {"xp": Code(name)})
+    recorded = made.__new__(made)
+    for key, value in vars(adapter).items():
+        if not isinstance(getattr(own, key, None), cached_property):
+            vars(recorded)[key] = value
+    return recorded, name
+
+
+def import_statement(adapter: Adapter) -> str:
+    """The statement by which code imports an adapter's framework."""
+    return adapter.import_statement or f"import {adapter.module} as xp"

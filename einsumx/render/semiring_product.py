@@ -1,0 +1,69 @@
+"""The product of matrices in a semiring as a function, beside that of a plan's source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING
+
+from einsumx.adapters.base import Adapter
+from einsumx.render.recorder import Code, bare, statements
+
+if TYPE_CHECKING:
+    from einsumx.ir.semiring import Algebra
+
+__all__ = ["product_call", "product_lines"]
+
+_TERMS = 1 << 20
+"""The most terms of the sums of a product at a time."""
+
+
+def product_call(framework: Adapter, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Callable[[Code, Code], Code]:
+    """The call of the function on operands of these shapes, of which vectors become matrices."""
+    batch = prod(max(lhs[:-2], rhs[:-2], key=prod))
+    columns = rhs[-1] if len(rhs) > 1 else 1
+    rows = [] if framework.fuses_terms else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
+
+    def call(left: Code, right: Code) -> Code:
+        sides = left[None] if len(lhs) == 1 else left, right[..., None] if len(rhs) == 1 else right
+        product = Code("product")(*sides, *rows)
+        if min(len(lhs), len(rhs)) > 1:
+            return product
+        return product[(..., *[0 if len(shape) == 1 else slice(None) for shape in (lhs, rhs)])]
+
+    return call
+
+
+def product_lines(framework: Adapter, semiring: Algebra, dtype: str, opening: str) -> list[str]:
+    """The lines of the function, which reduces the broadcast terms of some rows at a time.
+
+    Args:
+        framework: records the calls.
+        semiring: of the product.
+        dtype: of the operands.
+        opening: the first statement, if any.
+    """
+    a, b, every, fuses = Code("a"), Code("b"), slice(None), framework.fuses_terms
+    rows = every if fuses else Code("i : i + rows")
+    terms = framework.elementwise(semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
+    reduced = framework.reduced(semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
+    parts, rest = statements(reduced, 80)
+    lines = [f"terms = {terms.text()}", *(f"{name} = {bare(text)}" for name, text in parts)]
+    about = (
+        f"The product of matrices by {semiring.add} and {semiring.multiply}{'' if fuses else ', in blocks of rows'}."
+    )
+    if fuses:
+        lines.append(f"return {rest}")
+    else:
+        loop = "for i in range(0, a.shape[-2] or 1, rows):"
+        joined = framework.named("concat")(Code("parts"), axis=-2).text()
+        lines = ["parts = []", loop, *_indented([*lines, f"parts.append({rest})"]), f"return {joined}"]
+    mode = framework.mode(a)
+    if isinstance(mode, Code):
+        lines = [f"with {mode.text()}:", *_indented(lines)]
+    head = f"def product(a, b{'' if fuses else ', rows'}):"
+    return [head, *_indented([f'"""{about}"""', *filter(None, [opening]), *lines]), "", ""]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
