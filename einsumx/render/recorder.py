@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from json import dumps
 from math import isfinite
@@ -15,17 +14,17 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import NAMED, kind
 
-__all__ = ["Code", "Dtype", "bare", "import_statement", "opening", "recording", "statements"]
+__all__ = ["Code", "Dtype", "import_statement", "recording"]
 
 
 class Code:
     """An expression: an array, or a module, a function or anything else on the way to one.
 
-    Calls, operators, indices and attributes are expressions again, and expressions with the same text are equal.
-    Questions about memory, devices and gradients have the answers of an array about which nothing is special.
+    Calls, operators, indices and attributes are expressions again. Questions about memory, devices and gradients have
+    the answers of an array about which nothing is special; dtypes with the same text are equal.
 
     Args:
-        *parts: its text, in parts of which some are other expressions.
+        *parts: texts and other expressions, which make up the code.
         dtype: of an array, if it is known.
         shape: of an array, if it is known.
         works: whether it is a call, an operator or an index.
@@ -36,7 +35,7 @@ class Code:
     def __init__(
         self, *parts: Part, dtype: Dtype | None = None, shape: tuple[int, ...] | None = None, works: bool = False
     ) -> None:
-        self._parts, self.works, self._dtype = parts, works, dtype
+        self.parts, self.works, self._dtype = parts, works, dtype
         if dtype is not None:
             self.dtype = dtype
         if shape is not None:
@@ -109,76 +108,32 @@ class Code:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def text(self, names: Mapping[Code, str] = MappingProxyType({})) -> str:
-        """The code, with names for some of the expressions in it."""
+    def text(self, names: Mapping[int, str] = MappingProxyType({})) -> str:
+        """The code, with names for some of the expressions in it, by their ``id``."""
         text = ""
-        for place, part in enumerate(self._parts):
+        for place, part in enumerate(self.parts):
             if isinstance(part, str):
                 text += part
-            elif names and part in names:
-                text += names[part]
+            elif id(part) in names:
+                text += names[id(part)]
             else:
                 own = part.text(names)
-                is_argument = text.endswith(("(", ", ", "=")) and self._parts[place + 1] in (", ", ")")
-                text += own[1:-1] if is_argument and part._parts[0] == "(" else own
+                is_argument = text.endswith(("(", ", ", "=")) and self.parts[place + 1] in (", ", ")")
+                text += own[1:-1] if is_argument and part.parts[0] == "(" else own
         return text
 
-    def parts(self) -> tuple[list[Code], list[Code]]:
-        """The expressions in it, those within others first; and those of them that occur more than once."""
-        uses: Counter[Code] = Counter()
-        found: list[Code] = []
+    def inner(self, names: Container[int] = ()) -> list[Code]:
+        """The expressions in it that have no name and are in none that has, those within others first."""
+        found: dict[int, Code] = {}
 
         def visit(code: Code) -> None:
-            for part in code._parts:
-                if isinstance(part, Code):
-                    uses[part] += 1
-                    if uses[part] == 1:
-                        visit(part)
-                        found.append(part)
+            for part in code.parts:
+                if isinstance(part, Code) and id(part) not in names and id(part) not in found:
+                    visit(part)
+                    found[id(part)] = part
 
         visit(self)
-        return found, [part for part in found if uses[part] > 1]
-
-
-def statements(code: Code, width: int, first: int = 1) -> tuple[list[tuple[str, str]], str]:
-    """Names for parts of an expression, with their code, and the rest of it.
-
-    Named is what occurs more than once in it, and then the longest part that fits ``width`` columns until all does.
-
-    >>> a = Code("a")
-    >>> largest = Code("np").max(a, axis=0)
-    >>> statements(largest + Code("np").exp(a - largest), 80)
-    ([('x1', 'np.max(a, axis=0)')], '(x1 + np.exp(a - x1))')
-    """
-    inner, shared = code.parts()
-    unnamed = [part for part in inner if part.works and part not in shared]
-    while True:
-        names: dict[Code, str] = {}
-        texts = []
-        for part in inner:
-            if part.works and part not in unnamed:
-                texts.append(part.text(names))
-                names[part] = f"x{first + len(names)}"
-        rest = code.text(names)
-        if not unnamed or max(map(len, [*texts, rest])) <= width:
-            return list(zip(names.values(), texts)), rest
-        sizes = {part: len(part.text(names)) for part in unnamed}
-        unnamed.remove(max(unnamed, key=lambda part: (sizes[part] <= width, sizes[part])))
-
-
-def bare(text: str) -> str:
-    """An expression without the brackets around all of it."""
-    return text[1:-1] if text.startswith("(") and opening(text) == 0 else text
-
-
-def opening(text: str) -> int:
-    """The index of the bracket that matches the last character."""
-    depth = 0
-    for place in reversed(range(len(text))):
-        depth += (text[place] in ")]") - (text[place] in "([")
-        if not depth:
-            return place
-    return 0
+        return list(found.values())
 
 
 Part: TypeAlias = "str | Code"
@@ -212,7 +167,7 @@ def _as_dtype(value: Any) -> Dtype | None:
 def _dtype_of(*values: Any) -> Dtype | None:
     """The dtype of the first array among values; the function of a method call counts as its array."""
     for value in values:
-        first = value._parts[0] if isinstance(value, Code) and value._dtype is None else value
+        first = value.parts[0] if isinstance(value, Code) and value._dtype is None else value
         if isinstance(first, Code) and first._dtype is not None:
             return first._dtype
     return None

@@ -7,7 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.adapters.base import Adapter
-from einsumx.render.recorder import Code, bare, statements
+from einsumx.render.recorder import Code
+from einsumx.render.statements import statements
 
 if TYPE_CHECKING:
     from einsumx.ir.semiring import Algebra
@@ -25,11 +26,12 @@ def product_call(framework: Adapter, lhs: tuple[int, ...], rhs: tuple[int, ...])
     rows = [] if framework.fuses_terms else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
 
     def call(left: Code, right: Code) -> Code:
-        sides = left[None] if len(lhs) == 1 else left, right[..., None] if len(rhs) == 1 else right
-        product = Code("product")(*sides, *rows)
+        product = Code("product")(
+            left[None] if len(lhs) == 1 else left, right[..., None] if len(rhs) == 1 else right, *rows
+        )
         if min(len(lhs), len(rhs)) > 1:
             return product
-        return product[(..., *[0 if len(shape) == 1 else slice(None) for shape in (lhs, rhs)])]
+        return product[(..., *(0 if len(shape) == 1 else slice(None) for shape in (lhs, rhs)))]
 
     return call
 
@@ -47,22 +49,22 @@ def product_lines(framework: Adapter, semiring: Algebra, dtype: str, opening: st
     rows = every if fuses else Code("i : i + rows")
     terms = framework.elementwise(semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
     reduced = framework.reduced(semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
-    parts, rest = statements(reduced, 80)
-    lines = [f"terms = {terms.text()}", *(f"{name} = {bare(text)}" for name, text in parts)]
-    about = (
-        f"The product of matrices by {semiring.add} and {semiring.multiply}{'' if fuses else ', in blocks of rows'}."
-    )
+    *lines, result = statements([reduced], room=70)
+    lines.insert(0, f"terms = {terms.text()}")
+    about = f"The product of matrices by {semiring.add} and {semiring.multiply}"
     if fuses:
-        lines.append(f"return {rest}")
+        lines.append(result)
     else:
+        about += ", in blocks of rows"
         loop = "for i in range(0, a.shape[-2] or 1, rows):"
         joined = framework.named("concat")(Code("parts"), axis=-2).text()
-        lines = ["parts = []", loop, *_indented([*lines, f"parts.append({rest})"]), f"return {joined}"]
+        appended = f"parts.append({result.removeprefix('return ')})"
+        lines = ["parts = []", loop, *_indented([*lines, appended]), f"return {joined}"]
     mode = framework.mode(a)
     if isinstance(mode, Code):
         lines = [f"with {mode.text()}:", *_indented(lines)]
     head = f"def product(a, b{'' if fuses else ', rows'}):"
-    return [head, *_indented([f'"""{about}"""', *filter(None, [opening]), *lines]), "", ""]
+    return [head, *_indented([f'"""{about}."""', *filter(None, [opening]), *lines]), "", ""]
 
 
 def _indented(lines: list[str]) -> list[str]:
