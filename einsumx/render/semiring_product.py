@@ -31,7 +31,8 @@ def product_call(framework: Adapter, lhs: tuple[int, ...], rhs: tuple[int, ...])
         )
         if min(len(lhs), len(rhs)) > 1:
             return product
-        return product[(..., *(0 if len(shape) == 1 else slice(None) for shape in (lhs, rhs)))]
+        first, last = (0 if len(shape) == 1 else slice(None) for shape in (lhs, rhs))
+        return product[..., first, last]
 
     return call
 
