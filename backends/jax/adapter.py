@@ -64,7 +64,6 @@ class JaxAdapter(Adapter):
     name = "jax"
     module = "jax"
     import_statement = "import jax.numpy as jnp"
-    takes_dtype_names = True
     install = "pip install jax"
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     out_of_memory = ("RESOURCE_EXHAUSTED",)
@@ -646,6 +645,9 @@ class _PublicJax(JaxAdapter):
 
     diagonal = Adapter.diagonal
     detached = Adapter.detached
+
+    def dtype(self, name: str) -> Any:
+        return self.xp.dtype(name)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         sides = ((lhs, transpose_lhs), (rhs, transpose_rhs))

@@ -54,7 +54,6 @@ class MxnetArrays(Arrays):
     name = "mxnet"
     module = "mxnet"
     import_statement = "import mxnet as mx"
-    takes_dtype_names = True
     install = "pip install mxnet==1.9.1 numpy==1.23.5"
     cpu = TRAITS
     device_kinds = ("cpu", "gpu")

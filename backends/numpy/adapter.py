@@ -60,7 +60,6 @@ class NumpyAdapter(Adapter):
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     module = "numpy"
     import_statement = "import numpy as np"
-    takes_dtype_names = True
     install = "pip install numpy"
     cpu = TRAITS
     device_kinds = ("cpu",)

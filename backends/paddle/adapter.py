@@ -55,7 +55,6 @@ class PaddleAdapter(Adapter):
     name = "paddle"
     module = "paddle"
     import_statement = "import paddle"
-    takes_dtype_names = True
     install = "pip install paddlepaddle"
     out_of_memory = ("Out of memory", "out of memory", "Fail to alloc memory")
     cpu = TRAITS

@@ -49,7 +49,6 @@ class SparseAdapter(Adapter):
     name = "sparse"
     module = "sparse"
     import_statement = "import sparse"
-    takes_dtype_names = True
     install = "pip install sparse"
     cpu = TRAITS
     device_kinds = ("cpu",)

@@ -71,7 +71,6 @@ class TensorflowAdapter(Adapter):
     name = "tensorflow"
     module = "tensorflow"
     import_statement = "import tensorflow as tf"
-    takes_dtype_names = True
     install = "pip install tensorflow"
     out_of_memory = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Resource exhausted")
     cpu = TRAITS

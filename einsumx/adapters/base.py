@@ -108,9 +108,6 @@ class Adapter(Replaced, Configured, Semirings, Exponents, Gradients, Transfers):
     """How the code of :meth:`einsumx.Plan.source` imports ``self.xp``; by default ``import module as xp``. A statement
     about ``{operand}``, the first operand, begins the function instead."""
 
-    takes_dtype_names: bool = False
-    """Whether the framework's functions take NumPy's name of a dtype for the dtype."""
-
     def public_class(self) -> type[Adapter]:
         """The class whose primitives become code: by default this one.
 

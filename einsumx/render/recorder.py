@@ -42,7 +42,7 @@ class Code:
             self.shape, self.ndim = shape, len(shape)
 
     def __getattr__(self, name: str) -> Code:
-        if name.startswith("_") and name != "__array_namespace__":
+        if not name.isidentifier() or (name.startswith("_") and name != "__array_namespace__"):
             raise AttributeError(name)
         if self.works and name in ("dtype", "shape", "ndim"):
             raise AttributeError(f"the {name} of {self.text()} is not known")
@@ -214,7 +214,8 @@ class _Recording(Adapter):
     """What a framework's adapter is not asked while its primitives are recorded, as it would ask the framework."""
 
     def dtype(self, name: str) -> Dtype:
-        return Dtype(name, Code(dumps(name)) if self.takes_dtype_names else super().dtype(name))
+        code = super().dtype(name)  # an attribute of the framework; otherwise, its functions take the name
+        return Dtype(name, code if isinstance(code, Code) and not code.works else Code(dumps(name)))
 
     def dtype_name(self, dtype: Any) -> str:
         name: str = dtype.name

@@ -21,7 +21,6 @@ from einsumx.ir.verify import replay
 from einsumx.render.recorder import Code, import_statement, recording
 from einsumx.render.semiring_product import product_call, product_lines
 from einsumx.render.statements import COLUMNS, INDENT, folded, statements
-from einsumx.runtime.checks import check_fits, check_plan
 from einsumx.runtime.request import adapter_in
 
 __all__ = ["plan_source"]
@@ -41,10 +40,8 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     Raises:
         ValueError: ``name`` is no valid function name, or the code uses that name itself.
         BackendError: a primitive calls more than functions and methods of the framework.
-        EinsumxError: a field of the program is invalid, or the ops do not compute the equation.
+        EinsumxError: the ops do not fit together.
     """
-    check_plan(program)
-    check_fits(program, adapter_in(adapter, program.semiring).traits(program.device))
     framework, module = recording(adapter)
     _check_name(name, module)
     parameters, names = _operand_names(len(program.operands), module)
@@ -93,7 +90,7 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], shapes: di
         if isinstance(op, ops.Transpose | ops.Diagonal | ops.Copy) and op.reason:
             reasons[id(value)] = f"a copy: {visible(op.reason)}"
     made = [op.out for op in program.ops]
-    abouts = {id(values[slot]): f"{shapes[slot]} {dtypes[slot]}" for slot in made}
+    abouts = {id(values[slot]): visible(f"{shapes[slot]} {dtypes[slot]}") for slot in made}
     large = {id(values[slot]) for slot in made if prod(shapes[slot]) * itemsize(dtypes[slot]) >= _LARGE}
     codes = [*(values[slot] for slot in made), values[program.result]]
     if not program.shape:
@@ -141,7 +138,8 @@ def _docstring(program: Program, names: Sequence[str]) -> list[str]:
     for name, operand in zip(names, program.operands):
         by_description.setdefault(_description(operand), []).append(name)
     lines = [f"{', '.join(group)}: {description}" for description, group in by_description.items()]
-    lines.append(f"result: {program.shape} {program.dtype}{_quoted(visible(in_algebra(program.semiring)))}")
+    result = f"{program.shape} {program.dtype}{in_algebra(program.semiring)}"
+    lines.append(f"result: {_quoted(visible(result))}")
     return [f'"""{first}', *others, "", *(part for line in lines for part in wrap(line, COLUMNS - INDENT)), '"""']
 
 
@@ -150,7 +148,7 @@ def _description(operand: Operand) -> str:
     strides = operand.strides or ()
     expanded = [axis for axis, (size, stride) in enumerate(zip(operand.shape, strides)) if stride == 0 and size > 1]
     constant = f", constant along axis {' and '.join(map(str, expanded))}" if expanded else ""
-    return f"{operand.shape} {operand.dtype}{constant}"
+    return _quoted(visible(f"{operand.shape} {operand.dtype}{constant}"))
 
 
 def _quoted(text: str) -> str:
