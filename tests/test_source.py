@@ -64,6 +64,7 @@ import mxnet as mx
 def mxnet_1(request, monkeypatch):
     """Plans for MXNet are those for MXNet 2, or 1 where the parameter says so, whichever is installed."""
     monkeypatch.setitem(vars(MXNET), "_has_mxnet_1", request.param)
+    monkeypatch.setattr(type(MXNET), "_has_mxnet_1", request.param)
     calibrated.cache_clear()
     yield
     monkeypatch.undo()

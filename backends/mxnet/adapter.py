@@ -24,6 +24,7 @@ from einsumx.backends.mxnet.semirings import (
     reduced_gradient,
 )
 from einsumx.errors import BackendError
+from einsumx.imports import imported
 from einsumx.ir import ops
 from einsumx.ir.program import Program
 from einsumx.ir.semiring import Algebra
@@ -159,9 +160,8 @@ class MxnetAdapter(MxnetBlocks, Adapter):
     has_positions = False  # indices are floats in MXNet 1, and cannot be computed while a block is traced
 
     def public_class(self) -> type[Adapter]:
-        from einsumx.backends.mxnet.source import PublicMxnet
-
-        return PublicMxnet
+        public: type[Adapter] = imported("einsumx.backends.mxnet.source").PublicMxnet
+        return public
 
     def names(self) -> Iterable[Name]:
         return names()

@@ -272,9 +272,8 @@ class NumpyAdapter(Adapter):
                 return 0
 
     def public_class(self) -> type[Adapter]:
-        from einsumx.backends.numpy.source import PublicNumpy
-
-        return PublicNumpy
+        public: type[Adapter] = imported("einsumx.backends.numpy.source").PublicNumpy
+        return public
 
     def boxed(self, result: Any, dtype: str) -> Array:
         # For an array of objects without axes, ufuncs return the object.

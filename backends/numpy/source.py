@@ -16,6 +16,10 @@ __all__ = ["PublicNumpy", "ScaledArrays"]
 class ScaledArrays(NumpyAdapter):
     """What NumPy and CuPy do by writing into new arrays."""
 
+    def typed(self, value: float, dtype: str) -> Any:
+        """A number of a dtype: with arrays without axes, NumPy 1 promotes Python's numbers to float64."""
+        return getattr(self.xp, dtype)(value)
+
     def scale(self, array: Array, count: int) -> Array:
         np, name, letter = self.xp, array.dtype.name, array.dtype.kind
         if letter == "O":

@@ -227,9 +227,8 @@ class PaddleAdapter(Adapter):
         return self.xp.concat(arrays)
 
     def public_class(self) -> type[Adapter]:
-        from einsumx.backends.paddle.source import PublicPaddle
-
-        return PublicPaddle
+        public: type[Adapter] = imported("einsumx.backends.paddle.source").PublicPaddle
+        return public
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError
+from einsumx.imports import imported
 from einsumx.ir import ops
 from einsumx.ir.fill import stored_class
 from einsumx.ir.parse import symbol
@@ -230,9 +231,8 @@ class SparseAdapter(Adapter):
         return run_sparse
 
     def public_class(self) -> type[Adapter]:
-        from einsumx.backends.sparse.source import PublicSparse
-
-        return PublicSparse
+        public: type[Adapter] = imported("einsumx.backends.sparse.source").PublicSparse
+        return public
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from einsumx.adapters.typing import Recorded
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, SizeError, shown
+from einsumx.imports import imported
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
@@ -411,9 +412,8 @@ class TensorflowAdapter(Adapter):
         return self.xp.concat(arrays, 0)
 
     def public_class(self) -> type[Adapter]:
-        from einsumx.backends.tensorflow.source import PublicTensorflow
-
-        return PublicTensorflow
+        public: type[Adapter] = imported("einsumx.backends.tensorflow.source").PublicTensorflow
+        return public
 
     # -- results ----------------------------------------------------------------------------------------
 

@@ -225,7 +225,8 @@ class _Recording(Adapter):
         return self.xp.zeros(array.shape, dtype=self.dtype(array.dtype.name))  # primitives convert no other array
 
     def number(self, value: Any, dtype: str, like: Array) -> Any:
-        return value
+        typed = getattr(self, "typed", None)  # only NumPy's functions need it
+        return value if typed is None else typed(value, dtype)
 
 
 def recording(adapter: Adapter) -> tuple[Adapter, str]:
