@@ -127,7 +127,10 @@ class _InSemiring(Adapter):
 
     def scale(self, array: Array, count: int) -> Array:
         # The maximum of equal elements is that element; so many equal terms of a sum add the logarithm of their number.
-        return array + log(count) if self.semiring.add == "logaddexp" else self.framework.copy(array)
+        if self.semiring.add != "logaddexp":
+            return self.framework.copy(array)
+        number = self.framework.number(log(count), self.dtype_name(array.dtype), array)
+        return self.framework.elementwise("add", array, number)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.framework.copied_order(self.framework.elementwise(self.semiring.multiply, lhs, rhs))
