@@ -85,7 +85,7 @@ GPUS = {
 """The frameworks of ``gpu``, and what to install for them."""
 
 CURRENT = (
-    *(TORCH, "jax==0.10.*", "array-api-strict"),
+    *(TORCH, "jax==0.10.*", "array-api-compat", "array-api-strict"),
     *("dask[array]", "loky", "h5py", "zarr", "tqdm", "numba"),
 )
 """The libraries of `tests`, beside NumPy."""

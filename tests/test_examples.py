@@ -20,6 +20,7 @@ from einsumx.runtime.caches import Uncacheable
 pytestmark = pytest.mark.long
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples"
+LIBRARY = FOLDER / "library"
 PAGE = FOLDER.with_suffix(".md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
 EXAMPLES = {
@@ -102,6 +103,25 @@ def test_an_example_says_what_its_arguments_are(name, example, capfd):
         example(name, "--help")
     assert ended.value.code == 0
     assert "--full" in capfd.readouterr().out
+
+
+def test_the_example_library_passes_its_own_tests():
+    pytest.importorskip("array_api_compat")
+    places = os.pathsep.join([str(Path(einsumx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    done = subprocess.run(
+        command, cwd=LIBRARY, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": places}
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_page_for_authors_of_libraries_shows_the_code_of_the_example():
+    code = "".join(path.read_text(encoding="utf-8") for path in LIBRARY.glob("*.py"))
+    page = FOLDER.with_name("library-authors.md").read_text(encoding="utf-8")
+    shown = [block for block in re.findall(r"^```py\w*\n(.*?)```", page, re.DOTALL | re.MULTILINE) if "native" in block]
+    assert len(shown) == 2
+    for block in shown:
+        assert all(part.strip() in code for part in block.split("\n\n")), block
 
 
 def test_attention_runs_on_every_framework_that_is_installed(example):

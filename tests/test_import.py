@@ -79,6 +79,30 @@ print(json.dumps(statements))
     assert fresh(code) == []
 
 
+def test_a_program_on_pytorch_alone_needs_no_numpy():
+    pytest.importorskip("torch")
+    code = """
+import json, sys, warnings
+sys.modules["numpy"] = None  # an import of it fails
+warnings.simplefilter("ignore")
+import torch, einsumx
+a, b = torch.ones(2, 3), torch.ones(3, 2)
+results = [
+    einsumx.einsum("ij,jk->ik", a, b),
+    einsumx.einsum("ab,bc,cd,de,ef->af", a, b, a, b, a),
+    einsumx.einsum(",ij->ji", 2.0, a),
+    einsumx.tensordot(a, b, 1),
+    einsumx.expression("ij,jk->ik", (2, 3), (3, 2))(a, b),
+    einsumx.plan("ij,jk->ik", a, b)(a, b),
+]
+with einsumx.patched("torch"):
+    results.append(torch.einsum("ij,jk->ik", a, b))
+print(json.dumps([result.tolist() for result in results]))
+"""
+    square = [[3.0, 3.0], [3.0, 3.0]]
+    assert fresh(code) == [square, [[36.0] * 3] * 2, [[2.0] * 2] * 3, square, square, square, square]
+
+
 def test_each_public_name_is_there_whichever_is_used_first_and_by_a_star_import():
     """Before each name, einsumx's modules are forgotten, as in an interpreter that has just started."""
     code = f"""
