@@ -40,6 +40,7 @@ __all__ = [
     "attention",
     "compare",
     "is_right",
+    "is_tie",
     "library_of",
     "make_trial",
     "placed",
@@ -139,7 +140,7 @@ class Measured:
             return ""
         if self.disturbances:
             return "not conclusive"
-        return "tie" if 1 / _TIE < self.ratio < _TIE else "faster" if self.ratio > 1 else "slower"
+        return "tie" if is_tie(self.ratio) else "faster" if self.ratio > 1 else "slower"
 
     @property
     def uses_generic_kernel(self) -> bool:
@@ -168,6 +169,11 @@ class Absent:
 
 
 Row: TypeAlias = Measured | Failed | Absent
+
+
+def is_tie(ratio: float) -> bool:
+    """Whether a ratio of two times is within the noise."""
+    return 1 / _TIE < ratio < _TIE
 
 
 def is_right(row: Row) -> bool:

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import groupby
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.entry_points import import_options
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.cli.arguments import add_density, add_dtype, add_import, add_output, add_shapes, count
-from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, make_trial
+from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, is_tie, make_trial
 from einsumx.cli.output import (
     console,
     cores_text,
@@ -328,25 +329,33 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
     yield from dict.fromkeys(f"{row.backend} has no native time: {row.note}" for row in measured if row.note)
     yield from _unverified(rows)
     yield f"{sum(map(is_right, rows))} of {len(rows)} results right."
-    verdicts = [row.verdict for row in measured if row.verdict]
-    if verdicts:
-        yield _summary(verdicts)
+    timed = [row for row in measured if row.verdict]
+    if timed:
+        yield _summary(timed)
     generic = [f"{row.backend} ({row.problem.equation})" for row in measured if row.uses_generic_kernel]
     yield f"Generic einsum kernels called: {', '.join(generic) or 'none'}."
     yield f"Times: the least of several turns on {cores_text()}. Ratio: native over einsumx."
     yield "Error: the largest of any element, over the bound on rounding; up to 1 is right."
 
 
-def _summary(verdicts: Sequence[str]) -> str:
-    """How often einsumx is faster, in the rows that are conclusive."""
-    faster, tie, slower, unclear = map(verdicts.count, ("faster", "tie", "slower", "not conclusive"))
-    if unclear == len(verdicts):
+def _summary(rows: Sequence[Measured]) -> str:
+    """What einsumx gains on each framework, in the rows that are conclusive."""
+    clear = [row for row in rows if row.verdict != "not conclusive"]
+    if not clear:
         return "Not conclusive: the machine was busy in every row."
-    clear = len(verdicts) - unclear
-    counts = f"einsumx is faster in {faster}, slower in {slower}, and within 10 % (a tie) in {tie} of {clear}."
-    if not unclear:
-        return counts
-    return f"Not conclusive in {unclear} of {len(verdicts)} rows, as the machine was busy. In the others, {counts}"
+    gains = [_gain([*group]) for _, group in groupby(clear, key=lambda row: row.library)]
+    text = f"einsumx is {', '.join(gains)} (geometric means)."
+    if len(clear) == len(rows):
+        return f"On this machine, {text}"
+    count = len(rows) - len(clear)
+    return f"Not conclusive in {count} of {len(rows)} rows, as the machine was busy. In the others, {text}"
+
+
+def _gain(rows: Sequence[Measured]) -> str:
+    """How fast einsumx is on one framework, beside its own einsum."""
+    ratio = geometric_mean(row.ratio for row in rows if row.ratio is not None)
+    how = "as fast" if is_tie(ratio) else f"{three_digits(ratio)} times as fast"
+    return f"{how} as {rows[0].library}'s own einsum"
 
 
 def _next_steps(row: Measured | Failed) -> Iterator[str]:
