@@ -66,8 +66,10 @@ OTHERS = (
     "libraries",
     "backend(paddle)",
     "oldest",
+    "newest-3.12",
     "newest-3.13",
     "newest-3.14",
+    "newest-3.14t",
     "docs",
     "package",
 )
@@ -228,6 +230,14 @@ def test_library(session: nox.Session, library: str, *options: str) -> None:
     test(session, f"tests/test_{library}.py", *suite(library), *options)
 
 
+def check_types(session: nox.Session, *options: str) -> None:
+    """Whether the types of einsumx agree, strictly."""
+    settings = Path("pyproject.toml").resolve()
+    # From outside the checkout, mypy reads the installed packages, where backends/ and conformance/ are in place.
+    with session.chdir(session.create_tmp()):
+        session.run("mypy", f"--config-file={settings}", *options, "-p", "einsumx")
+
+
 def check_types_of_results(session: nox.Session) -> None:
     """Whether type checkers know that a result has the type of the arrays, of `CURRENT`."""
     session.install(MYPY, "basedpyright==1.*")  # pyright, with the Node.js that it runs on
@@ -313,10 +323,11 @@ def oldest(session: nox.Session) -> None:
     test(session, *[f"tests/test_{name}.py" for name in PATH_TESTS])
 
 
-@nox.session(python=["3.13", "3.14"])
+@nox.session(python=["3.12", "3.13", "3.14", "3.14t"])
 def newest(session: nox.Session) -> None:
-    """The newest Python, and the newest NumPy that it has; the one before it without the tests that take long."""
-    install(session, *TESTING)
+    """Types and tests on newer Pythons, with the newest NumPy that each has; tests that take long on 3.14 alone."""
+    install(session, *TESTING, MYPY)
+    check_types(session, f"--python-version={str(session.python).rstrip('t')}")
     test(session, *([] if session.python == "3.14" else QUICK))
 
 
@@ -327,10 +338,9 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     session.run("pytest", "tests/test_architecture.py", "tests/test_source_format.py")
+    check_types(session)
     settings = Path("pyproject.toml").resolve()
-    # From outside the checkout, mypy reads the installed packages, where backends/ and conformance/ are in place.
     with session.chdir(session.create_tmp()):
-        session.run("mypy", f"--config-file={settings}", "-p", "einsumx")
         session.run("mypy", f"--config-file={settings}", *map(str, settings.parent.glob("benchmarks/*.py")))
 
 
