@@ -8,7 +8,6 @@ import inspect
 import json
 import re
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,8 @@ from einsumx.cli.main import _parser
 from einsumx.conformance.oracle import expect, judge
 
 PROMISED = Path(__file__).parent / "promised"
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+PROJECT = Path(__file__).parents[1]
+REFERENCE = PROJECT / "docs" / "reference"
 
 PROVISIONAL = (einsumx.Adapter, einsumx.Spelling, einsumx.Traits)
 """Classes whose members are not promised yet."""
@@ -111,7 +111,7 @@ def test_a_plan_that_an_earlier_version_stored_computes_its_equation(stored, nam
 
 
 if __name__ == "__main__":
-    PROMISED.mkdir(exist_ok=True)
     (PROMISED / "names.txt").write_text("\n".join(public_names()) + "\n", encoding="utf-8")
     plans = {name: json.loads(plan.to_json()) for name, plan in PLANS.items()}
-    (PROMISED / f"plans-{version('einsumx')}.json").write_text(json.dumps(plans) + "\n", encoding="utf-8")
+    (version,) = re.findall(r'^version = "(.*)"$', (PROJECT / "pyproject.toml").read_text(), re.MULTILINE)
+    (PROMISED / f"plans-{version}.json").write_text(json.dumps(plans) + "\n", encoding="utf-8")
