@@ -21,7 +21,7 @@ PROMISED = Path(__file__).parent / "promised"
 PROJECT = Path(__file__).parents[1]
 REFERENCE = PROJECT / "docs" / "reference"
 
-PROVISIONAL = (einsumx.Adapter, einsumx.Spelling, einsumx.Traits)
+PROVISIONAL = (einsumx.Adapter, einsumx.Traits)
 """Classes whose members are not promised yet."""
 
 MADE_BY_USERS = (einsumx.MemoryLimit, einsumx.Operand, einsumx.Semiring)
