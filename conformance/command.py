@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from itertools import chain
 
 from einsumx.conformance.case import Case, Outcome
-from einsumx.conformance.deviations import Deviation, deviations_of
+from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
 from einsumx.conformance.options import Level
@@ -109,7 +109,7 @@ def _judged(options: argparse.Namespace) -> Iterator[Run]:
     if not selected:
         raise EinsumxError(f"no case of the level {options.level} is called {options.case!r}; --list shows them")
     for subject in _subjects(options):
-        listed = deviations_of(subject)
+        listed = subject.deviations
         outcomes = run(subject, selected, listed)
         if not options.quiet:
             outcomes = with_progress(outcomes, subject.name, len(selected))

@@ -20,7 +20,7 @@ import numpy as np
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
 from einsumx.conformance.case import ArraySpec, NotApplicable, broadcast_axes
-from einsumx.conformance.deviations.deviation import Deviation
+from einsumx.conformance.deviations import Deviation
 
 __all__ = [
     "DTYPES",

@@ -24,7 +24,6 @@ import pytest
 
 from einsumx.adapters.entry_points import import_modules
 from einsumx.conformance.case import Case, Outcome
-from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.options import CASES, SUBJECTS, Level
 from einsumx.conformance.subject import Subject, subjects
 from einsumx.conformance.suite import LISTED, cases, run, stale_entries
@@ -84,7 +83,7 @@ def report(outcomes: Iterable[Outcome]) -> None:
 def _parameters(subjects: Iterable[Subject], selected: Sequence[Case], *, everything: bool) -> Iterator[Any]:
     """The parameter of each test, whose id names subject and case."""
     for subject in subjects:
-        listed = deviations_of(subject)
+        listed = subject.deviations
         for case in selected:
             yield pytest.param(partial(run, subject, [case], listed), id=f"{subject.name} {case.id}")
         if everything:

@@ -17,6 +17,7 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backends, get_backend
 from einsumx.adapters.replacement import own
 from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
+from einsumx.conformance.deviations import DEVIATIONS, Deviation
 from einsumx.conformance.framework import Array, Framework, Function, version_of
 from einsumx.conformance.frameworks import KNOWN, framework_of
 from einsumx.conformance.oracle import Expected, expect, expect_update, judge
@@ -51,6 +52,13 @@ class Subject:
     def path(self) -> str:
         """The function as ``module:function``."""
         return "einsumx:einsum" if self.is_einsumx else self.name.partition(" ")[0]
+
+    @property
+    def deviations(self) -> list[Deviation]:
+        """The deviations of this version, listed by the suite or by the framework."""
+        of_framework = self.framework.deviations if self.is_einsumx else ()
+        listed = (*DEVIATIONS.get(self.name, ()), *of_framework)
+        return [deviation for deviation in listed if deviation.holds_in(self.version)]
 
     def operands(self, case: Case, purpose: str = "") -> tuple[list[Any], list[Array]]:
         """The operands of a case, as NumPy arrays and as arrays of the framework.

@@ -26,7 +26,7 @@ from einsumx.conformance.markdown import markdown
 from einsumx.conformance.page import page, template
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.results import Run, differences, merge, read_runs, write_runs
-from einsumx.conformance.subject import callable_subject, subjects
+from einsumx.conformance.subject import Subject, callable_subject, subjects
 from einsumx.runtime.files import write_text
 
 FEW = ("--case", "diagonals/*")
@@ -43,7 +43,7 @@ def listed(monkeypatch):
     """Let a subject's list of deviations be what a test says."""
 
     def let(*deviations):
-        monkeypatch.setattr(command, "deviations_of", lambda subject: deviations)
+        monkeypatch.setattr(Subject, "deviations", deviations)
 
     return let
 

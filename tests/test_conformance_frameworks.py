@@ -15,7 +15,7 @@ from einsumx import BackendError
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.case import ArraySpec, NotApplicable, rounded, values
-from einsumx.conformance.deviations import Deviation, deviations_of
+from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.framework import DTYPES, AdapterFramework
 from einsumx.conformance.frameworks import KNOWN, framework_of
 from einsumx.conformance.subject import Subject
@@ -208,8 +208,8 @@ def test_a_package_lists_the_deviations_of_its_library_as_strictly_as_ours(decla
     declared(f"{__name__}:OtherFramework")
     framework = framework_of("other")
     subject = Subject("other", "1.0", framework, "", einsumx.einsum, is_einsumx=True)
-    assert deviations_of(subject) == list(framework.deviations)
-    (outcome,) = run(subject, cases("quick", "forms/ij->ji *"), deviations_of(subject))
+    assert subject.deviations == list(framework.deviations)
+    (outcome,) = run(subject, cases("quick", "forms/ij->ji *"), subject.deviations)
     assert outcome.status == "fail"
     assert "passes, though it is listed" in outcome.message
-    assert not deviations_of(replace(subject, is_einsumx=False))
+    assert not replace(subject, is_einsumx=False).deviations

@@ -13,7 +13,6 @@ from einsumx import MemoryLimit
 from einsumx.backends.cupy import ADAPTER
 from einsumx.cli.calibrate import calibrate
 from einsumx.cli.main import main
-from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 from einsumx.errors import BackendError
@@ -139,7 +138,7 @@ def test_einsumx_keeps_its_promises_on_the_fake(fake_cupy, device, request):
     level = request.config.option.einsumx_level or "quick"
     subject = backend_subject("cupy", device)
     with fake_cupy.fake.counted() as counts:
-        outcomes = list(run(subject, cases(level), deviations_of(subject)))
+        outcomes = list(run(subject, cases(level), subject.deviations))
     failed = [outcome for outcome in outcomes if outcome.status == "fail"]
     assert not failed, "\n".join(f"{outcome.case}: {outcome.message}\n{outcome.reproducer}" for outcome in failed)
     assert sum(outcome.status == "pass" for outcome in outcomes) > 1000

@@ -16,7 +16,6 @@ import pytest
 import einsumx
 import einsumx.mxnet
 from einsumx.adapters import hooks
-from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 from einsumx.ir.ops import Native
@@ -412,7 +411,7 @@ def test_mx_np_einsum_keeps_einsumxs_promises(calls, replaced):
     backend = backend_subject("mxnet")
     subject = replace(backend, function=backend.framework.called(mx.np.einsum))
     chosen = [case for case in cases("quick") if case.feature in FEATURES]
-    outcomes = list(run(subject, chosen, deviations_of(subject)))
+    outcomes = list(run(subject, chosen, subject.deviations))
     assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
     assert sum(outcome.status == "pass" for outcome in outcomes) > 100
     assert len(calls) > 100

@@ -20,7 +20,6 @@ from opt_einsum import get_symbol, shared_intermediates
 
 import einsumx
 from einsumx import patching
-from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged
@@ -528,6 +527,6 @@ def test_contract_keeps_einsumxs_promises(framework):
     chosen = [case for case in of_features if not any(fnmatchcase(case.id, each) for each in LEFT_TO_OPT_EINSUM)]
     with einsumx.patched("opt_einsum"):
         patched = replace(subject, function=opt_einsum.contract)
-        outcomes = list(judged(patched, chosen, deviations_of(backend_subject(framework))))
+        outcomes = list(judged(patched, chosen, backend_subject(framework).deviations))
     assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
     assert sum(outcome.status == "pass" for outcome in outcomes) > 80

@@ -25,7 +25,6 @@ from einsumx import patch, patched, patching, unpatch
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import Name, own
 from einsumx.cli import compare
-from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
@@ -822,7 +821,7 @@ def test_the_frameworks_einsum_keeps_einsumxs_promises(name, calls):
         chosen += [case for case in served if case.options or case.out or not isinstance(case.equation, str)][::6]
     with patched(name):
         replaced = replace(subject, function=subject.framework.called(einsum_of(name)))
-        outcomes = list(judged(replaced, chosen, deviations_of(subject)))
+        outcomes = list(judged(replaced, chosen, subject.deviations))
     assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
     assert sum(outcome.status == "pass" for outcome in outcomes) > 100
     assert len(calls) > 100

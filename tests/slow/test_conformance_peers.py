@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from einsumx.conformance.case import matches
-from einsumx.conformance.deviations import DEVIATIONS, Deviation, deviations_of
+from einsumx.conformance.deviations import DEVIATIONS, Deviation
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases, run
 
@@ -93,7 +93,7 @@ def test_what_a_peer_does_otherwise_is_listed_and_still_so(name):
     # JAX compiles each case, and other libraries those of a few features; ``nox -s full`` runs them all.
     chosen = [case for case in cases("quick", random=0) if case.feature not in LONG]
     chosen = [case for case in chosen if "jax" not in name or case.feature == "known faults"]
-    failed = [outcome for outcome in run(subject, chosen, deviations_of(subject)) if outcome.status == "fail"]
+    failed = [outcome for outcome in run(subject, chosen, subject.deviations) if outcome.status == "fail"]
     assert not failed, "\n".join(f"{outcome.case}: {outcome.message}" for outcome in failed)
 
 
@@ -132,9 +132,9 @@ def test_a_fault_shows_by_its_name(name, fault, text, says):
     assert chosen
     for case in chosen:
         assert any(deviation.matches(case.id) for deviation in DEVIATIONS[name])
-        has_it = any(deviation.matches(case.id) for deviation in deviations_of(subject))  # in this version
+        has_it = any(deviation.matches(case.id) for deviation in subject.deviations)  # in this version
         (outcome,) = run(subject, [case])
         assert outcome.status == ("fail" if has_it else "pass")
         assert not has_it or re.search(says, outcome.message)
-        (outcome,) = run(subject, [case], deviations_of(subject))
+        (outcome,) = run(subject, [case], subject.deviations)
         assert outcome.status == ("deviation" if has_it else "pass")

@@ -4,7 +4,6 @@ import pytest
 
 from einsumx.adapters.base import Adapter
 from einsumx.conformance.case import matches
-from einsumx.conformance.deviations import deviations_of
 from einsumx.conformance.subject import backend_subject, callable_subject, installed_backends
 from einsumx.conformance.suite import cases, run
 from einsumx.ir.ops import Matmul, Multiply, Native, Sum
@@ -40,7 +39,7 @@ def some(pattern):
 def faults(backend, selected):
     """What is wrong with the source's results, but for what is known of the framework."""
     subject = callable_subject("source_einsum:einsum", backend)
-    known = deviations_of(backend_subject(backend))
+    known = backend_subject(backend).deviations
     outcomes = [
         (case, outcome)
         for case in selected
