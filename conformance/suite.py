@@ -13,8 +13,8 @@ from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, match
 from einsumx.conformance.checks import failure_of
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
-    accumulation,
     accumulators,
+    addeinsum,
     argmax,
     derivatives,
     devices,
@@ -47,7 +47,7 @@ _MODULES = (
     dtypes,
     numbers,
     results,
-    accumulation,
+    addeinsum,
     accumulators,
     argmax,
     exponents,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from einsumx.runtime.pool import memory_pool_info, set_memory_pool
     from einsumx.runtime.threads import get_num_threads, set_num_threads
     from einsumx.semirings import Semiring
-    from einsumx.streaming.opened import opened_by
+    from einsumx.streaming.reopened import opened_by
     from einsumx.tuning import Tuning, tune
 else:
     from einsumx import backends  # the package of that name, which is callable
@@ -116,7 +116,7 @@ _LAZY = {
     "get_effort": "runtime.effort",
     "get_num_threads": "runtime.threads",
     "memory_pool_info": "runtime.pool",
-    "opened_by": "streaming.opened",
+    "opened_by": "streaming.reopened",
     "patch": "patching",
     "patched": "patching",
     "set_effort": "runtime.effort",

@@ -15,7 +15,7 @@ from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
 from einsumx.planner.path import find_path
-from einsumx.streaming.walk import Blocks, compute
+from einsumx.streaming.blocks import Blocks, compute
 
 EQUATIONS = ("ij,jk->ik", "ij,jk,kl->il", "ijk,kl,jm->ilm", "ij,ij->i", "ab,bc,cd,de->ae", "abc,bd,cd->ad", "ijk->k")
 

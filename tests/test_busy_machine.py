@@ -6,11 +6,10 @@ import re
 import pytest
 
 from einsumx.adapters.registry import get_backend
-from einsumx.cli import calibrate as calibration
-from einsumx.cli import compare as comparison
+from einsumx.cli import rate_measurement, side_by_side
 from einsumx.cli.commands.compare import print_comparison
-from einsumx.cli.compare import Absent, Measured, Problem
 from einsumx.cli.main import main
+from einsumx.cli.side_by_side import Absent, Measured, Problem
 from einsumx.runtime import machine, store
 from einsumx.runtime.calibration import calibrated, read_rates
 from einsumx.runtime.machine import (
@@ -308,7 +307,7 @@ def test_rows_that_were_not_disturbed_keep_their_verdicts(capsys):
 
 def test_a_row_whose_turns_vary_is_not_conclusive(monkeypatch, quiet, capsys):
     seconds = iter([1.0, 1.0, 1.0, 2.0, 3.0, 1.0])
-    monkeypatch.setattr(comparison, "turn", lambda call, _: next(seconds))
+    monkeypatch.setattr(side_by_side, "turn", lambda call, _: next(seconds))
     assert main([*SMALL[:-1], "3", "--json"]) == 0
     (measured,) = json.loads(capsys.readouterr().out)["rows"]
     assert measured["spread"] == 2.0
@@ -335,8 +334,8 @@ def tries(tmp_path, monkeypatch):
     """How often rates were measured, in place of seconds of work, and an empty cache folder."""
     made = []
     monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
-    monkeypatch.setattr(calibration, "sleep", lambda seconds: made.append(f"{seconds:g} s"))
-    monkeypatch.setattr(calibration, "measure_rates", lambda *_, **__: made.append("try") or {"gemm": 123e9})
+    monkeypatch.setattr(rate_measurement, "sleep", lambda seconds: made.append(f"{seconds:g} s"))
+    monkeypatch.setattr(rate_measurement, "measure_rates", lambda *_, **__: made.append("try") or {"gemm": 123e9})
     calibrated.cache_clear()
     yield made
     calibrated.cache_clear()

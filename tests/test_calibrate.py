@@ -13,8 +13,8 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
-from einsumx.cli.calibrate import calibrate, measure_rates
 from einsumx.cli.main import main
+from einsumx.cli.rate_measurement import calibrate, measure_rates
 from einsumx.errors import EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
 from einsumx.runtime import store
@@ -122,7 +122,7 @@ def stored(**rates):
 @pytest.fixture
 def few_repeats(monkeypatch):
     """Few repeats: no time varies."""
-    monkeypatch.setattr("einsumx.cli.calibrate.MOST", 9)
+    monkeypatch.setattr("einsumx.cli.rate_measurement.MOST", 9)
 
 
 def measurable(machine):
@@ -138,7 +138,7 @@ def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided, few_repeat
 
 
 def test_launching_on_a_gpu_and_waiting_for_it_count_for_no_rate(few_repeats, monkeypatch):
-    monkeypatch.setattr("einsumx.cli.calibrate.LARGER", 2)
+    monkeypatch.setattr("einsumx.cli.rate_measurement.LARGER", 2)
     gpu = replace(MACHINE, double=20e9, half=300e9, tile=32)
 
     class SimulatedGpu(Simulated):
@@ -161,10 +161,10 @@ def test_rates_that_come_out_as_none_are_left_out_and_a_kernel_that_must_not_be_
 def test_real_rates_are_plausible(name, monkeypatch):
     if not einsumx.backends()[name]:
         pytest.skip(f"needs {name}")
-    monkeypatch.setattr("einsumx.cli.calibrate.PASSES", 1)
-    monkeypatch.setattr("einsumx.cli.calibrate.SECONDS", 0.0)
-    monkeypatch.setattr("einsumx.cli.calibrate.LARGE", 512)
-    monkeypatch.setattr("einsumx.cli.calibrate.LONG", 0.0)
+    monkeypatch.setattr("einsumx.cli.rate_measurement.PASSES", 1)
+    monkeypatch.setattr("einsumx.cli.rate_measurement.SECONDS", 0.0)
+    monkeypatch.setattr("einsumx.cli.rate_measurement.LARGE", 512)
+    monkeypatch.setattr("einsumx.cli.rate_measurement.LONG", 0.0)
     found = measure_rates(get_backend(name))
     declared = asdict(get_backend(name).traits("cpu").rates)
     # On a busy machine differences of small times may come out as none; large work always takes time.
@@ -254,14 +254,14 @@ def test_a_call_with_a_damaged_store_warns_once_and_is_right(folder):
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(folder, monkeypatch):
-    monkeypatch.setattr("einsumx.cli.calibrate.measure_rates", lambda *_, **__: {"gemm": 1e9})
+    monkeypatch.setattr("einsumx.cli.rate_measurement.measure_rates", lambda *_, **__: {"gemm": 1e9})
     folder.write_text("a file in its place")
     with pytest.raises(EinsumxError, match="the calibration cannot be stored"):
         calibrate(NUMPY)
 
 
 def test_nothing_is_stored_where_nothing_was_plausible(folder, monkeypatch):
-    monkeypatch.setattr("einsumx.cli.calibrate.measure_rates", lambda *_, **__: {})
+    monkeypatch.setattr("einsumx.cli.rate_measurement.measure_rates", lambda *_, **__: {})
     with pytest.raises(EinsumxError, match="no measured rate of numpy is plausible"):
         calibrate(NUMPY)
     assert not folder.exists()
@@ -274,7 +274,7 @@ def test_nothing_is_stored_where_nothing_was_plausible(folder, monkeypatch):
 def measured(monkeypatch):
     """What the command measures, in place of seconds of work."""
     found = {"call": 2e-6, "gemm": 123e9, "permute": 1e9}
-    monkeypatch.setattr("einsumx.cli.calibrate.measure_rates", lambda *_, **__: found)
+    monkeypatch.setattr("einsumx.cli.rate_measurement.measure_rates", lambda *_, **__: found)
     return found
 
 

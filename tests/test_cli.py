@@ -18,9 +18,9 @@ from processes import printed
 import einsumx
 from einsumx.adapters import registry
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.cli import compare as comparison
-from einsumx.cli.compare import Failed, Measured, Problem, attention, compare, make_trial
+from einsumx.cli import side_by_side
 from einsumx.cli.main import main
+from einsumx.cli.side_by_side import Failed, Measured, Problem, attention, compare, make_trial
 from einsumx.ir.ops import Matmul
 
 pytestmark = pytest.mark.usefixtures("quiet_machine")
@@ -56,7 +56,7 @@ def replaced_einsum(monkeypatch):
     """Put a function of NumPy's right result in the place of what is compared."""
 
     def replace(change):
-        monkeypatch.setattr(comparison, "einsum", lambda equation, *arrays: change(np.einsum(equation, *arrays)))
+        monkeypatch.setattr(side_by_side, "einsum", lambda equation, *arrays: change(np.einsum(equation, *arrays)))
 
     return replace
 
@@ -140,11 +140,11 @@ def test_help_describes_every_key_of_the_json(capsys, missing_library):
 def test_each_function_is_timed_three_times_or_more_often_or_less_often_if_it_takes_long(monkeypatch):
     product = ("ab,bc->ac", (3, 4), (4, 5))
     ticks = count()
-    monkeypatch.setattr(comparison, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(side_by_side, "perf_counter", lambda: float(next(ticks)))
     assert measure(*product, rounds=None, seconds=0.0).rounds == 3
-    monkeypatch.setattr(comparison, "_PATIENCE", 100.0)
+    monkeypatch.setattr(side_by_side, "_PATIENCE", 100.0)
     assert measure(*product, rounds=None, seconds=9.0).rounds > 3
-    monkeypatch.setattr(comparison, "_PATIENCE", 0.0)
+    monkeypatch.setattr(side_by_side, "_PATIENCE", 0.0)
     assert measure(*product, rounds=None).rounds == 1
     assert measure(*product, rounds=4).rounds == 4
 
@@ -170,7 +170,7 @@ def test_a_framework_without_an_einsum_is_timed_alone(monkeypatch, capsys):
 def test_a_plan_that_calls_the_generic_kernel_is_told(capsys, monkeypatch):
     mxnets = einsumx.plan("ab,bc->ac", (3, 4), (4, 5), dtypes="float32", backend="mxnet")
     assert "einsum ab,bc->ac" in str(mxnets)  # tiny, and so left to MXNet's own
-    monkeypatch.setattr(comparison, "plan", lambda equation, *arrays: mxnets)
+    monkeypatch.setattr(side_by_side, "plan", lambda equation, *arrays: mxnets)
     (row,) = rows_of(capsys, *SMALL)["rows"]
     assert (row["ops"], row["generic_kernel"]) == (["native"], True)
     main(SMALL)
@@ -263,14 +263,14 @@ def test_integers_and_bools_must_be_exact(replaced_einsum, dtype):
 
 
 def test_an_exception_is_a_failed_row_and_the_others_are_still_measured(monkeypatch, capsys):
-    right = comparison.einsum
+    right = side_by_side.einsum
 
     def einsum(equation, *arrays):
         if equation == "ab->ba":
             raise RuntimeError("out of order\nand more")
         return right(equation, *arrays)
 
-    monkeypatch.setattr(comparison, "einsum", einsum)
+    monkeypatch.setattr(side_by_side, "einsum", einsum)
     cases = [make_trial(Problem(equation, ((3, 4),), "float32")) for equation in ("ab->ba", "ab->a")]
     failed, measured = compare(cases, ["numpy"], rounds=1)
     assert isinstance(failed, Failed)

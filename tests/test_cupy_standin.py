@@ -11,8 +11,8 @@ import pytest
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.backends.cupy import ADAPTER
-from einsumx.cli.calibrate import calibrate
 from einsumx.cli.main import main
+from einsumx.cli.rate_measurement import calibrate
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 from einsumx.errors import BackendError

@@ -19,7 +19,7 @@ import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.streaming.walk import Blocks
+from einsumx.streaming.blocks import Blocks
 
 CPU = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 64"

@@ -24,7 +24,7 @@ import einsumx
 from einsumx import patch, patched, patching, unpatch
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import Name, own
-from einsumx.cli import compare
+from einsumx.cli import side_by_side
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
@@ -781,9 +781,9 @@ def test_the_frameworks_own_function_is_found_behind_einsumx(name, calls):
         assert own(einsum_of(name)) is NATIVE[PLACES[name][0]]
         assert get_backend(name).native("ij,jk->ik", [lhs, rhs]).shape == (2, 4)
         assert callable_subject(f"{PLACES[name][0]}:einsum").function is not einsum_of(name)
-        problem = compare.Problem("ij,jk->ik", ((2, 3), (3, 4)), "float32")
-        (row,) = compare.compare([compare.make_trial(problem)], [name], rounds=3)
-    assert isinstance(row, compare.Measured)
+        problem = side_by_side.Problem("ij,jk->ik", ((2, 3), (3, 4)), "float32")
+        (row,) = side_by_side.compare([side_by_side.make_trial(problem)], [name], rounds=3)
+    assert isinstance(row, side_by_side.Measured)
     assert row.wrong == ""
     assert calls == []  # einsumx was called by its own name
 

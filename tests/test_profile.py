@@ -10,9 +10,9 @@ from backends_under_test import INSTALLED
 
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli.commands.profile import print_profile
-from einsumx.cli.compare import Problem, random_operands
 from einsumx.cli.main import main
-from einsumx.cli.profile import OpProfile, profile
+from einsumx.cli.op_times import OpProfile, profile
+from einsumx.cli.side_by_side import Problem, random_operands
 from einsumx.ir.ops import Matmul
 
 pytestmark = pytest.mark.usefixtures("quiet_machine")

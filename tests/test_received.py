@@ -15,9 +15,9 @@ import einsumx
 from einsumx.blocked.program import BlockedProgram
 from einsumx.conformance.results import read_runs, write_runs
 from einsumx.errors import EinsumxError
+from einsumx.streaming.blocks import Blocks
 from einsumx.streaming.shared_operands import Dataset, Mapped, Pickled
 from einsumx.streaming.tasks import Job, pieces_for
-from einsumx.streaming.walk import Blocks
 from einsumx.streaming.worker import compute_piece
 
 

@@ -20,9 +20,9 @@ from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming import page_cache
+from einsumx.streaming.blocks import Blocks
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source, sources
-from einsumx.streaming.walk import Blocks
 
 ROOMY = 11_700_000
 """A limit under which the large operands are cut, with room to read ahead."""

@@ -10,7 +10,7 @@ import pytest
 
 import einsumx
 from einsumx.adapters.registry import get_backend
-from einsumx.cli.calibrate import measure_rates
+from einsumx.cli.rate_measurement import measure_rates
 
 torch: Any = pytest.importorskip("torch")
 

@@ -1,6 +1,6 @@
 """The speed of a framework on one kind of device.
 
-Adapters declare defaults. ``einsumx calibrate`` (:mod:`einsumx.cli.calibrate`) measures the rates, and
+Adapters declare defaults. ``einsumx calibrate`` (:mod:`einsumx.cli.rate_measurement`) measures the rates, and
 :mod:`einsumx.runtime.calibration` stores them.
 """
 

@@ -1,6 +1,7 @@
 """Rates measured on this machine, and the traits that planning uses.
 
-``einsumx calibrate`` (:mod:`einsumx.cli.calibrate`) measures them. The store has them under the number of threads.
+``einsumx calibrate`` (:mod:`einsumx.cli.rate_measurement`) measures them. The store has them under the
+number of threads.
 """
 
 from __future__ import annotations

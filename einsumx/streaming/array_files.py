@@ -21,8 +21,8 @@ __all__ = [
     "grain",
     "is_dataset",
     "mapped_file",
-    "name_of",
     "reserve",
+    "stored_name",
     "sync",
     "timed_files",
 ]
@@ -81,7 +81,7 @@ def _is_all_in_its_file(dataset: Any) -> bool:
         return False
 
 
-def name_of(array: Any) -> str:
+def stored_name(array: Any) -> str:
     """The path of the file or folder of an array, or its URL, and its name in there; empty if it has none."""
     paths = [place_of(array)] if is_remote(array) else [os.fspath(path) for path in backing(array)]
     name = getattr(array, "name", None)

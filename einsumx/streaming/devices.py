@@ -18,11 +18,11 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.errors import shown
 from einsumx.runtime.request import adapter_in
+from einsumx.streaming.blocks import BlockIndex, Blocks, Box, Read, compute
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.tasks import Piece, pieces_for
-from einsumx.streaming.walk import BlockIndex, Blocks, Box, Read, compute
 
 __all__ = ["Devices", "find_devices"]
 

@@ -23,15 +23,15 @@ from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError
 from einsumx.log import warn
 from einsumx.runtime.stored import host_array
-from einsumx.streaming.permits import Outlet, Permit
+from einsumx.streaming.blocks import BlockIndex
 from einsumx.streaming.pieces import read
 from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.shared_operands import SharedOperand, SharedOperands, shared_file
 from einsumx.streaming.stores import is_of
 from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, box_of, cut, parts_of, pieces_for
-from einsumx.streaming.walk import BlockIndex
 from einsumx.streaming.worker import compute_piece
+from einsumx.streaming.worker_writes import PermittedFiles, WritePermit
 
 __all__ = ["WorkerPool"]
 
@@ -54,8 +54,8 @@ class _RemoteScheduler(Scheduler):
         except BaseException:
             self._shared.close()
             raise
-        self._permit: Permit | None = None
-        self._outlet: Outlet | None = None
+        self._permit: WritePermit | None = None
+        self._permitted: PermittedFiles | None = None
         self._is_disjoint = True
         self.job = Job(uuid4().hex, self.program, operands, workers, version("einsumx"))
 
@@ -68,19 +68,19 @@ class _RemoteScheduler(Scheduler):
         """Let workers write blocks themselves, if each is computed in one piece."""
         self._withdraw()
         files = self.work.target.files(self.program)
-        if files is not None and Permit.is_possible() and not any(piece.start for piece in pieces):
-            self._permit = Permit()
-            self._outlet, self._is_disjoint = self._permit.outlet(files), files.disjoint
+        if files is not None and WritePermit.is_possible() and not any(piece.start for piece in pieces):
+            self._permit = WritePermit()
+            self._permitted, self._is_disjoint = self._permit.for_files(files), files.disjoint
         self.job = replace(self.job, workers=min(self.workers, self.window))
 
     def _withdraw(self) -> None:
-        permit, self._permit, self._outlet = self._permit, None, None
+        permit, self._permit, self._permitted = self._permit, None, None
         if permit is not None:
             permit.withdraw()
 
     @property
     def window(self) -> int:
-        if self._outlet is not None and self.local:  # no blocks come back
+        if self._permitted is not None and self.local:  # no blocks come back
             return 2 * self.workers
         # A value that arrives is in memory twice: as bytes and as an array.
         held = self.work.room // max(block_bytes(self.program), 1) - 1
@@ -91,13 +91,13 @@ class _RemoteScheduler(Scheduler):
         return self._shared.share(source)
 
     def submit(self, piece: Piece) -> Future[Any]:
-        future: Future[Any] = self.executor.submit(compute_piece, self.job, piece, self._outlet)
+        future: Future[Any] = self.executor.submit(compute_piece, self.job, piece, self._permitted)
         return future
 
     def received(self, piece: Piece, value: Any) -> Array:
         if value is None:
             return None
-        self._outlet = None  # a worker that should have written this could not open the files
+        self._permitted = None  # a worker that should have written this could not open the files
         if self.program.strip_exponent:
             return self.computing.from_numpy(value, self.program.device)
         return self.adapter.from_numpy(value if value.flags.writeable else value.copy(), self.program.device)
@@ -202,7 +202,7 @@ class _DaskScheduler(_RemoteScheduler):
         parts = self._parts[piece.number]
         blocks = list(map(self._scatter, parts))
         future: Future[Any] = self.executor.submit(
-            compute_piece, self.job, piece, self._outlet, parts, blocks, pure=False
+            compute_piece, self.job, piece, self._permitted, parts, blocks, pure=False
         )
         return future
 

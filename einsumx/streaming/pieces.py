@@ -11,8 +11,8 @@ from typing import Any
 from einsumx.adapters.registry import get_backend
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.array_files import grain, is_dataset
-from einsumx.streaming.opened import opened
-from einsumx.streaming.walk import Box, box_size
+from einsumx.streaming.blocks import Box, box_size
+from einsumx.streaming.reopened import opened_here
 
 __all__ = ["bytes_at_once", "library_bytes", "read", "write"]
 
@@ -55,7 +55,7 @@ def library_bytes(arrays: Sequence[Any], at_once: int) -> int:
     HDF5 reads one chunk at a time, and has a cache of chunks for each dataset.
     """
     caches = working = 0
-    for array in {id(array): array for array in map(opened, arrays)}.values():
+    for array in {id(array): array for array in map(opened_here, arrays)}.values():
         chunk = _chunk_bytes(array)
         if not chunk:
             continue
@@ -120,7 +120,7 @@ def _inside(piece: Box, box: Box) -> Box:
 
 def _chunk_bytes(array: Any) -> int:
     """The bytes of a chunk, or of the chunks that are read in one call at least; 0 for an array without chunks."""
-    array = opened(array)
+    array = opened_here(array)
     chunk = grain(array)
     if not chunk:
         return 0

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any
 
 from einsumx.adapters.typing import Array
+from einsumx.streaming.blocks import Box, Read
 from einsumx.streaming.readers import Source
-from einsumx.streaming.walk import Box, Read
 
 __all__ = ["Reader"]
 

@@ -15,7 +15,7 @@ from einsumx.errors import BackendError
 from einsumx.ir.ranges import ranges
 from einsumx.log import log
 from einsumx.runtime.limits import Progress
-from einsumx.streaming.walk import Box, box_size
+from einsumx.streaming.blocks import Box, box_size
 from einsumx.streaming.writers import Target
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import stored_operand
-from einsumx.streaming.opened import OpenedBy
+from einsumx.streaming.blocks import Box, box_size
 from einsumx.streaming.page_cache import give_back, will_need
 from einsumx.streaming.pieces import read
+from einsumx.streaming.reopened import ReopenedArray
 from einsumx.streaming.stores import is_remote
-from einsumx.streaming.walk import Box, box_size
 
 __all__ = ["Source", "framework_of", "is_host", "is_host_array", "sources"]
 
@@ -44,7 +44,7 @@ class Source:
         gives_back: whether pages of a mapped file are given back to the system behind the reader.
         is_result: whether the result is a view of the block that is read, so that the user has its memory.
         stored: the memory map or the stored array that it is read from; None for an array in memory.
-        opened: the array as the user passed it, if each worker opens it by a function.
+        reopened: the array as the user passed it, if each worker opens it by a function.
     """
 
     operand: Operand
@@ -55,7 +55,7 @@ class Source:
     gives_back: bool = False
     is_result: bool = False
     stored: Any = None
-    opened: OpenedBy | None = None
+    reopened: ReopenedArray | None = None
 
     def read(self, box: Box) -> Array:
         """A block on the device."""
@@ -268,11 +268,11 @@ def sources(
 
 
 def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring | None, as_copies: bool) -> Source:
-    if isinstance(array, OpenedBy):
+    if isinstance(array, ReopenedArray):
         inner, numpy = array.array, get_backend("numpy")
         plain = numpy.plain(inner) if is_host_array(inner) else inner
         source = _source(number, plain, adapter, device, ring, as_copies)
-        source.opened = array
+        source.reopened = array
         return source
     framework = owner(array)
     if framework is adapter:

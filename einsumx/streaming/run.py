@@ -35,14 +35,14 @@ from einsumx.runtime.prepare import (
 )
 from einsumx.runtime.request import Contraction, Options, Request
 from einsumx.runtime.results import result_order
-from einsumx.streaming.array_files import check_whole, name_of
+from einsumx.streaming.array_files import check_whole, stored_name
+from einsumx.streaming.blocks import BlockIndex, Blocks, compute
 from einsumx.streaming.page_cache import give_back
 from einsumx.streaming.pieces import bytes_at_once, library_bytes
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
 from einsumx.streaming.readers import Source, framework_of, sources
 from einsumx.streaming.scheduler import Concurrency, Values, Workload
-from einsumx.streaming.walk import BlockIndex, Blocks, compute
 from einsumx.streaming.writers import Output
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Limited(Workload):
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenedRequest:
+class _SourcedRequest:
     """A request with a source for each operand, and with the pool or devices that compute.
 
     It is no tuple, as torch.compile traces functions that are called with tuples of tensors.
@@ -153,7 +153,7 @@ class _OpenedRequest:
         return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
 
 
-def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
+def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
     limit = request.limit
     pool: WorkerPool | Devices | None = None
     if limit.executor is not None:
@@ -181,7 +181,7 @@ def _opened(request: Request, as_copies: bool) -> _OpenedRequest:
         planned = pool.operands()
     described = tuple(source.operand for source in planned)
     contraction = Contraction(adapter, request.written, described, device, options)
-    return _OpenedRequest(contraction, operands, planned, own, names, pool)
+    return _SourcedRequest(contraction, operands, planned, own, names, pool)
 
 
 def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> Limited:
@@ -198,19 +198,19 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         EinsumxError: as :func:`einsumx.einsum` does.
         ValueError: ``order`` or ``resume`` do not fit the other arguments.
     """
-    opened = _opened(request, as_copies)
-    adapter, written, described, device, options = opened.contraction
-    traits = calibrated(opened.contraction.computing, device)
-    dtype = served_dtype(opened.contraction, traits)
-    computed = computed_dtype(opened.contraction, dtype, traits)
-    order = result_order(request.order, request.out, adapter, opened.operands)
+    sourced = _sourced(request, as_copies)
+    adapter, written, described, device, options = sourced.contraction
+    traits = calibrated(sourced.contraction.computing, device)
+    dtype = served_dtype(sourced.contraction, traits)
+    computed = computed_dtype(sourced.contraction, dtype, traits)
+    order = result_order(request.order, request.out, adapter, sourced.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
     factors, resume = request.factors, request.limit.resume
     output = Output(adapter, request.operands, request.out, order, factors)
     footprint = output.footprint(sized, computed, dtype)
-    limit = request.limit.nbytes(opened.free_bytes)
-    stored = [*(source.stored for source in opened.own_sources), request.out]
-    passes = opened.passes(sized, dtype, limit, library_bytes(stored, 0))
+    limit = request.limit.nbytes(sourced.free_bytes)
+    stored = [*(source.stored for source in sourced.own_sources), request.out]
+    passes = sourced.passes(sized, dtype, limit, library_bytes(stored, 0))
     if passes is not None:
         _check_gradients(request, options.semiring)
     check_resumable(request)
@@ -218,7 +218,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     for at_once in dict.fromkeys((bytes_at_once(stored, limit), 0)):
         libraries = library_bytes(stored, at_once)
         try:
-            program = opened.blocked(limit, footprint._replace(beside=beside + libraries), computed)
+            program = sourced.blocked(limit, footprint._replace(beside=beside + libraries), computed)
             break
         except MemoryLimitError as error:
             if not at_once and least <= (error.smallest or 0):
@@ -226,7 +226,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     if least > limit:
         raise too_small(limit, least, sized, "this contraction with its gradients")
     target = output.target(program, options.casting, at_once)
-    for source in opened.sources:
+    for source in sourced.sources:
         source.at_once = at_once
     if resume is not None and (output.is_late or not target.outlives):
         raise ValueError(
@@ -240,8 +240,8 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         return plan_within(replace(request, memory_limit=less), beside, as_copies)
 
     return Limited(
-        program, adapter, opened.sources, target, limit - footprint.cut,
-        within, resume, opened.pool, opened.operands, passes,
+        program, adapter, sourced.sources, target, limit - footprint.cut,
+        within, resume, sourced.pool, sourced.operands, passes,
         1 if factors is None or factors.alpha == 1 else factors.alpha,
     )  # fmt: skip
 
@@ -363,13 +363,13 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
             for source in limited.sources:
                 source.close()
 
-    with closing(Journal(limited.resume, limited.program, limited.alpha, fingerprints, name_of(out))) as journal:
+    with closing(Journal(limited.resume, limited.program, limited.alpha, fingerprints, stored_name(out))) as journal:
         yield journal
 
 
 def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
     """Check the finished blocks in ``out=`` against the journal, and warn if some have changed."""
-    recorded, name, file = len(journal.done), name_of(limited.target.out), os.fspath(limited.resume or "")
+    recorded, name, file = len(journal.done), stored_name(limited.target.out), os.fspath(limited.resume or "")
     differing = ledger.verify(limited.target)
     if recorded:
         log.info("blocks: %d of %d are done already", recorded - len(differing), limited.program.blocks)

@@ -17,10 +17,10 @@ from einsumx.errors import BlockError, excerpt
 from einsumx.runtime.limits import Progress
 from einsumx.runtime.request import adapter_in
 from einsumx.runtime.threads import sharing
+from einsumx.streaming.blocks import BlockIndex, Blocks, Box, compute
 from einsumx.streaming.progress import reported
 from einsumx.streaming.readers import Source
 from einsumx.streaming.tasks import Piece, pieces_for
-from einsumx.streaming.walk import BlockIndex, Blocks, Box, compute
 from einsumx.streaming.writers import Target
 
 __all__ = ["Concurrency", "Scheduler", "Values", "Workload"]

@@ -23,8 +23,8 @@ from einsumx.runtime import files
 from einsumx.runtime.maps import mapping
 from einsumx.runtime.memory import free_host_bytes
 from einsumx.streaming.array_files import is_dataset, reserve
-from einsumx.streaming.opened import OpenedBy, name_of
 from einsumx.streaming.readers import Source
+from einsumx.streaming.reopened import ReopenedArray, opener_name
 from einsumx.streaming.stores import is_of, location_of, place_of
 
 __all__ = ["Mapped", "Opened", "SharedOperand", "SharedOperands", "Zarr", "file_of", "shared_file", "zarr_of"]
@@ -97,8 +97,8 @@ class Opened:
     description: str
 
     def open(self) -> Any:
-        array = OpenedBy(self.opening)
-        _check_same(name_of(self.opening), _described(array.array), self.description)
+        array = ReopenedArray(self.opening)
+        _check_same(opener_name(self.opening), _described(array.array), self.description)
         return array
 
 
@@ -167,7 +167,7 @@ def file_of(array: Any) -> SharedOperand | None:
     True
     """
     np = get_backend("numpy").xp
-    if isinstance(array, OpenedBy):
+    if isinstance(array, ReopenedArray):
         return Opened(array.opening, _described(array.array))
     if not isinstance(array, np.ndarray):
         if is_dataset(array):
@@ -183,7 +183,7 @@ def file_of(array: Any) -> SharedOperand | None:
 
 def shared_file(source: Source) -> SharedOperand | None:
     """An operand as workers open it from where it is stored; None for an array in memory."""
-    return file_of(source.on_host() if source.opened is None else source.opened)
+    return file_of(source.on_host() if source.reopened is None else source.reopened)
 
 
 def _address(array: Any) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import itemsize
 from einsumx.ir.ranges import ranges
-from einsumx.streaming.walk import BlockIndex, Blocks, Box
+from einsumx.streaming.blocks import BlockIndex, Blocks, Box
 
 if TYPE_CHECKING:
     from einsumx.streaming.shared_operands import SharedOperand

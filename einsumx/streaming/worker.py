@@ -12,11 +12,11 @@ from einsumx.adapters.typing import Array
 from einsumx.errors import EinsumxError
 from einsumx.runtime.request import adapter_in
 from einsumx.runtime.threads import sharing
-from einsumx.streaming.permits import Outlet
+from einsumx.streaming.blocks import Blocks, Box, compute
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import Opened, Zarr
 from einsumx.streaming.tasks import Job, Part, Piece, part_of
-from einsumx.streaming.walk import Blocks, Box, compute
+from einsumx.streaming.worker_writes import PermittedFiles
 from einsumx.streaming.writers import write
 
 __all__ = ["compute_piece"]
@@ -53,22 +53,22 @@ class _PieceRunner:
         """Whether it has anything that a later piece may need."""
         return self._blocks.keeps or self._output is not None or self._is_slow_to_open
 
-    def compute(self, piece: Piece, sent: Mapping[Part, Any], outlet: Outlet | None) -> Any:
-        """A piece as a NumPy array; None if it was written through ``outlet``."""
+    def compute(self, piece: Piece, sent: Mapping[Part, Any], files: PermittedFiles | None) -> Any:
+        """A piece as a NumPy array; None if it was written through ``files``."""
         self._sent = sent
         with sharing(self._workers, self._adapter.name):
             block = compute(self._blocks.value(piece.index, piece.start, piece.stop), self._read)
         self._sent = {}
         value = self._computing.to_numpy(block)
-        return None if outlet is not None and self._write(outlet, self._blocks.box(piece.index), value) else value
+        return None if files is not None and self._write(files, self._blocks.box(piece.index), value) else value
 
-    def _write(self, outlet: Outlet, box: Box, values: Any) -> bool:
+    def _write(self, files: PermittedFiles, box: Box, values: Any) -> bool:
         """Write a block; return whether this process can and may do so."""
-        with outlet.permitted() as is_permitted:
+        with files.permitted() as is_permitted:
             if not is_permitted:
                 return False
-            if self._output is None or self._output[0] != outlet.token:
-                self._output = outlet.token, outlet.open()
+            if self._output is None or self._output[0] != files.token:
+                self._output = files.token, files.open()
             out = self._output[1]
             if out is None:
                 return False
@@ -119,16 +119,16 @@ _state = _ThreadState()
 
 
 def compute_piece(
-    job: Job, piece: Piece, outlet: Outlet | None = None, parts: Sequence[Part] = (), arrays: Sequence[Any] = ()
+    job: Job, piece: Piece, files: PermittedFiles | None = None, parts: Sequence[Part] = (), arrays: Sequence[Any] = ()
 ) -> Any:
     """Compute a piece in a worker process, from operands that it opens, or from blocks that are sent with it.
 
     Returns:
-        The piece as a NumPy array; None if it is a block that was written through ``outlet``.
+        The piece as a NumPy array; None if it is a block that was written through ``files``.
     """
     cache = _state.cache
     runner = cache.take(job.token) or _PieceRunner(job)
-    value = runner.compute(piece, dict(zip(parts, arrays)), outlet)
+    value = runner.compute(piece, dict(zip(parts, arrays)), files)
     if runner.keeps:
         cache.put(job.token, runner)
     return value

@@ -24,12 +24,12 @@ from einsumx.runtime.stored import host_array
 from einsumx.streaming import pieces
 from einsumx.streaming.aliases import in_one_place
 from einsumx.streaming.array_files import reserve, sync
-from einsumx.streaming.opened import opened
+from einsumx.streaming.blocks import Box, box_size, difference
 from einsumx.streaming.readers import is_host, is_host_array
-from einsumx.streaming.walk import Box, box_size, difference
+from einsumx.streaming.reopened import opened_here
 
 if TYPE_CHECKING:
-    from einsumx.streaming.permits import ResultFiles
+    from einsumx.streaming.worker_writes import ResultFiles
 
 __all__ = ["Output", "Target", "overlap", "write"]
 
@@ -179,7 +179,7 @@ class _Host(Target):
 
     def __init__(self, out: Any, adapter: Adapter, size: int, at_once: int) -> None:
         self._passed, self._adapter, self._size, self._at_once = out, adapter, size, at_once
-        self.out = opened(out)
+        self.out = opened_here(out)
         self._is_array = is_host_array(self.out)
         self.outlives = mapping(self.out) is not None if self._is_array else True
 
@@ -188,7 +188,7 @@ class _Host(Target):
             reserve(self.out)
 
     def files(self, program: BlockedProgram) -> ResultFiles | None:
-        from einsumx.streaming.permits import result_files
+        from einsumx.streaming.worker_writes import result_files
 
         return result_files(self.out, program)
 
@@ -324,7 +324,7 @@ class Output:
         if out is None:
             is_arranged = self._order in ("C", "F") and not _has_any_order(sized)
             return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0, updated)
-        is_copied = not is_host_array(opened(out)) and owner(out) is not self._adapter
+        is_copied = not is_host_array(opened_here(out)) and owner(out) is not self._adapter
         copied = (size if is_copied else 0) + updated
         if not self.is_late:
             return ResultFootprint(copied=copied)
@@ -366,7 +366,7 @@ class Output:
 
     def _checked(self, program: BlockedProgram, casting: Casting, at_once: int) -> Target:
         """The target that writes to ``out``, if it can take the result."""
-        out, adapter, numpy = opened(self._out), self._adapter, get_backend("numpy")
+        out, adapter, numpy = opened_here(self._out), self._adapter, get_backend("numpy")
         kind = type_name(type(out))
         framework = owner(out)
         if framework is None and not (is_stored(out) and hasattr(out, "__setitem__")):
@@ -382,7 +382,7 @@ class Output:
             raise BackendError(f"out= is a {kind} that is open read-only")
         if framework is None:
             return _Host(self._out, adapter, itemsize(program.dtype), at_once)
-        framework.check_out(out, [array for array in map(opened, self._operands) if owner(array) is framework])
+        framework.check_out(out, [array for array in map(opened_here, self._operands) if owner(array) is framework])
         device = framework.device(out)
         is_on_device = framework is adapter and (device == program.device or not device or not program.device)
         if not is_on_device and not is_host(device):
@@ -405,7 +405,7 @@ def _has_any_order(equation: SizedEquation) -> bool:
 
 def overlap(out: Any, operand: Any) -> bool:
     """Whether writing to ``out`` may change the operand."""
-    out, operand = opened(out), opened(operand)
+    out, operand = opened_here(out), opened_here(operand)
     if operand is out:
         return True
     numpy = get_backend("numpy")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.entry_points import import_options
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.cli.arguments import add_density, add_dtype, add_import, add_output, add_shapes, count
-from einsumx.cli.compare import Absent, Failed, Measured, Problem, Row, attention, compare, is_right, is_tie, make_trial
 from einsumx.cli.output import (
     console,
     cores_text,
@@ -26,6 +25,18 @@ from einsumx.cli.output import (
     progress,
     require_rich,
     shapes_text,
+)
+from einsumx.cli.side_by_side import (
+    Absent,
+    Failed,
+    Measured,
+    Problem,
+    Row,
+    attention,
+    compare,
+    is_right,
+    is_tie,
+    make_trial,
 )
 from einsumx.errors import EinsumxError
 from einsumx.runtime.prepare import sized_equation

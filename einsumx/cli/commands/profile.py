@@ -9,9 +9,9 @@ from typing import Any
 
 from einsumx.adapters.entry_points import import_options
 from einsumx.cli.arguments import add_density, add_import, add_output, add_problem
-from einsumx.cli.compare import Problem
+from einsumx.cli.op_times import OpProfile, Profile, profile
 from einsumx.cli.output import console, cores_text, plain_table, print_json, progress, require_rich, shapes_text
-from einsumx.cli.profile import OpProfile, Profile, profile
+from einsumx.cli.side_by_side import Problem
 from einsumx.ir.text import quantity
 from einsumx.runtime.threads import core_count
 from einsumx.terminal import timing

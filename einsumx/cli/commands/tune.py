@@ -7,9 +7,9 @@ from __future__ import annotations
 import argparse
 
 from einsumx.cli.arguments import add_density, add_import, add_output, add_problem, count
-from einsumx.cli.compare import Problem
+from einsumx.cli.op_times import random_arrays
 from einsumx.cli.output import print_json, progress
-from einsumx.cli.profile import random_arrays
+from einsumx.cli.side_by_side import Problem
 from einsumx.ir.text import brief_text
 from einsumx.tuning import Tuning, tune
 

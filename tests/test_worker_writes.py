@@ -150,9 +150,9 @@ class Mixed(Executor):
         self.threads, self.count = threads, 0
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        job, piece, outlet = pickle.loads(pickle.dumps(args))
+        job, piece, permitted = pickle.loads(pickle.dumps(args))
         self.count += 1
-        return self.threads.submit(fn, job, piece, outlet if self.count % 2 else None)
+        return self.threads.submit(fn, job, piece, permitted if self.count % 2 else None)
 
 
 @LINUX

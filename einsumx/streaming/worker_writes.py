@@ -25,7 +25,7 @@ from einsumx.streaming.array_files import grain, mapped_file
 from einsumx.streaming.shared_operands import Mapped, Zarr, file_of, zarr_of
 from einsumx.streaming.stores import folder_of, is_object_store, writes_at_once
 
-__all__ = ["Outlet", "Permit", "ResultFiles", "result_files"]
+__all__ = ["PermittedFiles", "ResultFiles", "WritePermit", "result_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _is_disjoint(program: BlockedProgram, chunk: Sequence[int]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class PermittedFiles:
     """The files of a result with the permit to write them, as workers receive them."""
 
     files: ResultFiles
@@ -118,7 +118,7 @@ def _locked(descriptor: int, *, alone: bool) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if a forked child has the descriptor, too
 
 
-class Permit:
+class WritePermit:
     """Lets the workers of one contraction write to its result, until it is withdrawn."""
 
     def __init__(self) -> None:
@@ -131,9 +131,9 @@ class Permit:
         """Whether the system has memfds and shows them in ``/proc``."""
         return hasattr(os, "memfd_create") and Path(f"/proc/{os.getpid()}/fd").is_dir()
 
-    def outlet(self, to: ResultFiles) -> Outlet:
+    def for_files(self, to: ResultFiles) -> PermittedFiles:
         """The files of a result with this permit, to be sent to workers."""
-        return Outlet(to, f"/proc/{os.getpid()}/fd/{self._descriptor}", self._token)
+        return PermittedFiles(to, f"/proc/{os.getpid()}/fd/{self._descriptor}", self._token)
 
     def alone(self) -> AbstractContextManager[None]:
         """A context in which no worker writes, so that the caller may write to chunks that blocks share."""

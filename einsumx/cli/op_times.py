@@ -14,7 +14,7 @@ from einsumx.adapters.base import Array
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
-from einsumx.cli.compare import Problem, library_of, placed, random_operands, why_absent
+from einsumx.cli.side_by_side import Problem, library_of, placed, random_operands, why_absent
 from einsumx.cli.stopwatch import Stopwatch
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt

@@ -10,10 +10,10 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import is_stored, owner
 from einsumx.errors import BackendError, shown
 
-__all__ = ["OpenedBy", "name_of", "opened", "opened_by"]
+__all__ = ["ReopenedArray", "opened_by", "opened_here", "opener_name"]
 
 
-class OpenedBy:
+class ReopenedArray:
     """A stored array that each process opens for itself; :func:`opened_by` makes it.
 
     Attributes:
@@ -26,8 +26,8 @@ class OpenedBy:
         framework = owner(array)
         if not (is_stored(array) if framework is None else framework.name == "numpy"):
             raise BackendError(
-                f"{name_of(opening)} opened a {type_name(type(array))}; an operand has shape, dtype and slicing that "
-                "gives NumPy arrays"
+                f"{opener_name(opening)} opened a {type_name(type(array))}; an operand has shape, dtype and slicing "
+                "that gives NumPy arrays"
             )
         self.array, self.opening = array, opening
 
@@ -50,13 +50,13 @@ class OpenedBy:
         self.array[box] = values
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OpenedBy, (self.opening,)
+        return ReopenedArray, (self.opening,)
 
     def __repr__(self) -> str:
-        return f"<array opened by {name_of(self.opening)}: shape {self.shape}, dtype {self.dtype}>"
+        return f"<array opened by {opener_name(self.opening)}: shape {self.shape}, dtype {self.dtype}>"
 
 
-def opened_by(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> OpenedBy:
+def opened_by(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> ReopenedArray:
     """An operand that each worker of ``executor=`` opens by ``function(*args, **kwargs)``, from wherever it finds it.
 
     Args:
@@ -78,15 +78,15 @@ def opened_by(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Ope
     >>> einsum("ij->i", zeros, memory_limit="1 kB")
     array([0., 0.])
     """
-    return OpenedBy(partial(function, *args, **kwargs))
+    return ReopenedArray(partial(function, *args, **kwargs))
 
 
-def name_of(opening: partial[Any]) -> str:
+def opener_name(opening: partial[Any]) -> str:
     """The name of the function that opens an array, for messages."""
     name = getattr(opening.func, "__qualname__", None)
     return name if isinstance(name, str) else shown(opening.func)
 
 
-def opened(array: Any) -> Any:
-    """The array behind an :class:`OpenedBy`, as this process opened it; any other array itself."""
-    return array.array if isinstance(array, OpenedBy) else array
+def opened_here(array: Any) -> Any:
+    """The array behind a :class:`ReopenedArray`, as this process opened it; any other array itself."""
+    return array.array if isinstance(array, ReopenedArray) else array
