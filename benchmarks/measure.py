@@ -22,7 +22,7 @@ from problems import Problem, multiply_adds, operands
 import einsumx
 from einsumx.ir.text import quantity
 from einsumx.plans import plan_cost
-from einsumx.runtime.machine import rest
+from einsumx.runtime.steady import rest
 from einsumx.runtime.threads import core_count
 
 __all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare", "timed", "why_skipped", "wrong"]

@@ -48,11 +48,11 @@ def pytest_collection_finish():
 @pytest.fixture
 def quiet_machine(monkeypatch):
     """A machine on which nothing disturbs a measurement, and no thread spins after a product."""
-    from einsumx.runtime import machine
+    from einsumx.runtime import machine, steady
 
-    monkeypatch.setattr(machine, "_now", lambda: machine.Reading(None, {}, 0.0, 2))
+    monkeypatch.setattr(machine, "_cpu_times_now", lambda: machine.CpuTimes(0.0, 0.0, 0.02))
     monkeypatch.setattr(machine, "scatter", lambda times: 1.0)
-    monkeypatch.setattr(machine, "sleep", lambda seconds: None)
+    monkeypatch.setattr(steady, "sleep", lambda seconds: None)
 
 
 @pytest.fixture

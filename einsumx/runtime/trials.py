@@ -16,7 +16,7 @@ from typing import TypeAlias
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.planner.selection import Selection
 from einsumx.runtime import effort
-from einsumx.runtime.machine import rest
+from einsumx.runtime.steady import rest
 
 __all__ = ["MARGIN", "Attempt", "Trials", "combined", "winner"]
 
