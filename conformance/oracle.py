@@ -16,7 +16,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FLOATS", "Expected", "Verdict", "expect", "expect_gradient", "expect_update", "judge"]
+__all__ = [
+    "FLOATS",
+    "Expected",
+    "Verdict",
+    "expect",
+    "expect_gradient",
+    "expect_update",
+    "indices_in",
+    "inner_dtype",
+    "judge",
+    "resolved",
+]
 
 LIMIT = 1 << 20
 """Elements of the index space that are computed at once; larger spaces are halved."""
@@ -34,7 +45,6 @@ def _floats() -> dict[str, tuple[float, Any, Any]]:
 
 FLOATS = _floats()
 """Each float type's eps, largest number and smallest normal number."""
-_ACCUMULATED = {"float16": "float32", "bfloat16": "float32"}
 _MARGIN = 2
 """The contract's ``c`` per operand: one for the roundings of sums and one for those of products."""
 
@@ -92,9 +102,9 @@ def expect(*operands: Any, dtype: str | None = None, accumulate: str | None = No
     array([[11]])
     """
     is_wide = accumulate is not None and np.dtype(_numpy_name(accumulate)).kind in "fc"
-    sum_ = _resolved(operands, accumulate if is_wide else dtype)
+    sum_ = resolved(operands, accumulate if is_wide else dtype)
     summed = [size for label, size in sum_.sizes.items() if label not in sum_.output]
-    ranges = _full_ranges(sum_)
+    ranges = sum_.ranges
     with np.errstate(all="ignore"):
         values, magnitude = (
             _plain_sum(numbers, sum_.terms, sum_.output, ranges)
@@ -127,8 +137,8 @@ def expect_gradient(
     >>> expect_gradient(0, np.array([2.0]), "ij,j->i", np.ones((1, 2)), np.array([3.0, 4.0])).values
     array([[6., 8.]], dtype=float128)
     """
-    sum_ = _resolved(operands, None)
-    labels, ranges = list(sum_.sizes), _full_ranges(sum_)
+    sum_ = resolved(operands, None)
+    labels, ranges = list(sum_.sizes), sum_.ranges
     term, target = sum_.terms[by], sum_.arrays[by]
     others = [pair for k, pair in enumerate(zip(sum_.arrays, sum_.terms)) if k != by]
     factors = [(np.conj(array) if conjugate else array, label) for array, label in others]
@@ -137,7 +147,7 @@ def expect_gradient(
     kept = [size for label, size in sum_.sizes.items() if label in term and target.shape[term.index(label)] == size]
     terms = int(np.prod(space, dtype=object)) // max(int(np.prod(kept, dtype=object)), 1)
     place = np.zeros(space, int)  # the position of the operand's element, in C order
-    for indices, size in zip(_index(target, term, labels, ranges), target.shape):
+    for indices, size in zip(indices_in(target, term, labels, ranges), target.shape):
         place = place * size + indices
     sums = []
     for numbers in ([array for array, _ in factors], [_magnitudes(array) for array, _ in factors]):
@@ -220,7 +230,7 @@ def _error(result: Any, expected: Expected) -> Any:
         return np.where(is_equal, 0.0, np.where(np.isfinite(error), error, np.inf))
     real = _real(expected.dtype)
     eps, largest, tiny = FLOATS[real]
-    inner_eps, inner_largest, inner_tiny = FLOATS[_inner(expected)]
+    inner_eps, inner_largest, inner_tiny = FLOATS[inner_dtype(_real(expected.accumulate or expected.dtype))]
     steps = _MARGIN * expected.operands * max(expected.terms, 1)
     bound = np.full(values.shape, np.longdouble(tiny))
     if expected.operands * expected.terms > 1:  # otherwise elements only move, without rounding
@@ -236,17 +246,16 @@ def _error(result: Any, expected: Expected) -> Any:
     return np.where(finite, error, np.where(allowed, 0.0, np.inf))
 
 
-def _inner(expected: Expected) -> str:
-    """The float type in which sums are accumulated."""
-    real = _real(expected.accumulate or expected.dtype)
-    return _ACCUMULATED.get(real, real)
+def inner_dtype(real: str) -> str:
+    """The float type in which sums of a float type are accumulated by default."""
+    return {"float16": "float32", "bfloat16": "float32"}.get(real, real)
 
 
 # -- the equation ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class PlainSum:
     """An equation with its operands: wide arrays, the labels of their axes and of the output's, and all sizes."""
 
     arrays: list[Any]
@@ -255,8 +264,14 @@ class _Sum:
     sizes: dict[Any, int]
     dtype: str
 
+    @property
+    def ranges(self) -> dict[Any, range]:
+        """All indices of each label."""
+        return {label: range(size) for label, size in self.sizes.items()}
 
-def _resolved(operands: tuple[Any, ...], dtype: str | None) -> _Sum:
+
+def resolved(operands: tuple[Any, ...], dtype: str | None) -> PlainSum:
+    """An equation, in either form that einsum accepts, with its operands in a wide dtype that holds ``dtype``."""
     terms, output, arrays = _read(operands)
     arrays = [np.asarray(array) for array in arrays]
     if dtype is None:
@@ -268,11 +283,7 @@ def _resolved(operands: tuple[Any, ...], dtype: str | None) -> _Sum:
     sizes = dict.fromkeys(chain(*expanded), 1)
     for term, array in zip(expanded, arrays):
         sizes.update({label: size for label, size in zip(term, array.shape) if size != 1})
-    return _Sum(wide, expanded, result, sizes, dtype)
-
-
-def _full_ranges(sum_: _Sum) -> dict[Any, range]:
-    return {label: range(size) for label, size in sum_.sizes.items()}
+    return PlainSum(wide, expanded, result, sizes, dtype)
 
 
 def _read(operands: tuple[Any, ...]) -> tuple[list[list[Any]], list[Any], list[Any]]:
@@ -343,12 +354,12 @@ def _plus(first: Any, second: Any) -> Any:
 
 def _spread(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> Any:
     """``array`` with an axis for each of ``labels``: a diagonal for repeated labels, size 1 for missing ones."""
-    index = _index(array, term, labels, ranges)
+    index = indices_in(array, term, labels, ranges)
     spread = array[index] if index else array
     return np.asarray(spread, dtype=array.dtype).reshape((1,) * (len(labels) - np.ndim(spread)) + np.shape(spread))
 
 
-def _index(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> tuple[Any, ...]:
+def indices_in(array: Any, term: list[Any], labels: list[Any], ranges: dict[Any, range]) -> tuple[Any, ...]:
     """For each axis of ``array``, its indices in an array with an axis for each of ``labels``."""
     index = []
     for label, size in zip(term, array.shape):

@@ -19,23 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.oracle import FLOATS, Expected
+from einsumx.conformance.oracle import FLOATS, Expected, indices_in, inner_dtype, resolved
 from einsumx.semirings import Semiring
 
 __all__ = ["Terms", "expect_in", "terms_in"]
 
-_ACCUMULATED = {"float16": "float32", "bfloat16": "float32"}
-
 
 @dataclass(frozen=True)
 class Terms:
-    """All terms of a contraction in a semiring of real numbers.
+    """All terms of a contraction in a semiring.
 
     Attributes:
         semiring: the semiring.
-        arrays: the operands in longdouble.
-        indices: for each operand, its indices in the space of all labels, those of the output first.
-        space: the sizes of all labels.
+        arrays: the operands in longdouble, or bool.
+        indices: for each operand, its indices in the space of all labels.
+        sizes: the sizes of all labels, those of the output first.
         rank: the number of the output's labels.
         dtype: the name of the result's dtype.
     """
@@ -43,9 +41,14 @@ class Terms:
     semiring: Semiring
     arrays: list[Any]
     indices: list[tuple[Any, ...]]
-    space: tuple[int, ...]
+    sizes: dict[Any, int]
     rank: int
     dtype: str
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """The sizes of all labels."""
+        return tuple(self.sizes.values())
 
     @cached_property
     def factors(self) -> list[Any]:
@@ -55,9 +58,8 @@ class Terms:
     @cached_property
     def products(self) -> Any:
         """The terms, with the axes of the output and then those of the sum."""
-        multiply = getattr(np, self.semiring.multiply)
         with np.errstate(all="ignore"):
-            return reduce(multiply, self.factors)
+            return reduce(_function(self.semiring.multiply), self.factors)
 
     @property
     def summed(self) -> tuple[int, ...]:
@@ -72,10 +74,10 @@ class Terms:
     def values(self) -> Any:
         """The result."""
         if not prod(self.space[self.rank :]):
-            return np.full(self.space[: self.rank], self.semiring.zero, np.longdouble)
+            return np.full(self.space[: self.rank], self.semiring.zero, self.products.dtype)
         with np.errstate(all="ignore"):
             if self.semiring.add != "logaddexp":
-                return getattr(np, self.semiring.add).reduce(self.products, axis=self.summed)
+                return np.asarray(_function(self.semiring.add).reduce(self.products, axis=self.summed))
             largest = self.products.max(axis=self.summed)
             shift = np.where(np.isfinite(largest), largest, 0)
             return np.log(np.exp(self.products - self.over(shift)).sum(axis=self.summed)) + shift
@@ -83,6 +85,8 @@ class Terms:
     @cached_property
     def bound(self) -> Any:
         """The largest error of each element."""
+        if self.semiring.is_boolean:
+            return np.zeros(self.space[: self.rank])
         eps, _, tiny = FLOATS[self.dtype]
         count, terms = len(self.arrays), prod(self.space[self.rank :])
         with np.errstate(all="ignore"):
@@ -92,7 +96,7 @@ class Terms:
                 sizes = np.asarray(sum(np.where(np.isfinite(factor), abs(factor), 0) for factor in self.factors))
             largest = np.where(np.isfinite(sizes), sizes, 0).max(axis=self.summed, initial=0)
         if self.semiring.add == "logaddexp" and count + terms > 2:
-            inner = FLOATS[_ACCUMULATED.get(self.dtype, self.dtype)][0]
+            inner = FLOATS[inner_dtype(self.dtype)][0]
             step = inner * (12 * (largest + np.log(max(terms, 1))) + terms + 10)
             rounding = np.where(np.isfinite(self.values), abs(self.values), 0) * eps / 2
             return 2 * count * step + rounding
@@ -145,7 +149,7 @@ class Terms:
         np.add.at(gradient, places, np.broadcast_to(points, self.space))
         np.add.at(magnitude, places, np.broadcast_to(sizes, self.space))
         eps, _, tiny = FLOATS[self.dtype]
-        inner = FLOATS[_ACCUMULATED.get(self.dtype, self.dtype)][0]
+        inner = FLOATS[inner_dtype(self.dtype)][0]
         relative = order * inner * (prod(self.space) + 2 * len(self.arrays) + 8)
         if self.semiring.add == "logaddexp":  # the errors of terms and results within exponentials
             relative += order * 2 * float(self.bound.max(initial=0))
@@ -153,12 +157,17 @@ class Terms:
         return Expected(gradient, magnitude, prod(self.space), len(self.arrays), self.dtype, bound=bound)
 
 
+def _function(name: str) -> Any:
+    """NumPy's function for a semiring's sum or product."""
+    return getattr(np, {"and": "logical_and", "or": "logical_or"}.get(name, name))
+
+
 def expect_in(semiring: Semiring, equation: str, hosts: Sequence[Any], dtype: str) -> Expected:
     """The result that a contraction must have in a semiring.
 
     Args:
         semiring: any.
-        equation: text with an arrow, and at most one ellipsis in each term.
+        equation: text.
         hosts: NumPy arrays; bfloat16 as float32.
         dtype: the name of the result's dtype.
 
@@ -168,32 +177,13 @@ def expect_in(semiring: Semiring, equation: str, hosts: Sequence[Any], dtype: st
     6.0
     """
     terms = terms_in(semiring, equation, hosts, dtype)
-    if not semiring.is_boolean:
-        return Expected(terms.values, abs(terms.values), 1, len(hosts), dtype, bound=terms.bound)
-    values = np.any(reduce(np.logical_and, terms.factors), axis=terms.summed)
-    return Expected(np.asarray(values), np.asarray(values), 1, len(hosts), "bool")
+    return Expected(terms.values, abs(terms.values), 1, len(hosts), dtype, bound=terms.bound)
 
 
 def terms_in(semiring: Semiring, equation: str, hosts: Sequence[Any], dtype: str) -> Terms:
     """The terms of a contraction, with the arguments of :func:`expect_in`."""
-    written, _, output = equation.partition("->")
-    subscripts = written.split(",")
-    dots = max((np.ndim(host) - len(each) + 3 for each, host in zip(subscripts, hosts) if "..." in each), default=0)
-    names = "0123456789"[:dots]
-    full = [
-        each.replace("...", names[dots - (np.ndim(host) - len(each) + 3) :] if "..." in each else "")
-        for each, host in zip(subscripts, hosts)
-    ]
-    output = output.replace("...", names)
-    sizes = dict.fromkeys("".join([output, *full]), 1)
-    for each, host in zip(full, hosts):
-        sizes.update({label: size for label, size in zip(each, np.shape(host)) if size != 1})
-    labels = list(sizes)
-    wide = bool if semiring.is_boolean else np.longdouble
-    arrays = [np.asarray(host).astype(wide) for host in hosts]
-    grid = dict(zip(labels, np.ogrid[tuple(slice(sizes[label]) for label in labels)] if labels else ()))
-    indices = [
-        tuple(grid[label] if size != 1 else np.zeros_like(grid[label]) for label, size in zip(each, np.shape(array)))
-        for each, array in zip(full, arrays)
-    ]
-    return Terms(semiring, arrays, indices, tuple(sizes.values()), len(output), dtype)
+    sum_ = resolved((equation, *hosts), "bool" if semiring.is_boolean else "longdouble")
+    labels = list(dict.fromkeys([*sum_.output, *sum_.sizes]))
+    indices = [indices_in(array, term, labels, sum_.ranges) for array, term in zip(sum_.arrays, sum_.terms)]
+    sizes = {label: sum_.sizes[label] for label in labels}
+    return Terms(semiring, sum_.arrays, indices, sizes, len(sum_.output), dtype)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from einsumx import ArgmaxResult, BackendError, Semiring, SizeError
 from einsumx.conformance.case import Case, Failure, NotApplicable, examples, operands
 from einsumx.conformance.refusals import is_refused
+from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject
 from einsumx.semirings import boolean, log, max_plus, max_times, min_plus
 
@@ -54,16 +54,6 @@ _LAYOUTS: tuple[str, ...] = ("F", "broadcast")
 
 _SEMIRINGS: tuple[Semiring, ...] = (max_plus, min_plus, max_times, _WIDEST, _NARROWEST)
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "and": np.logical_and,
-}
-
-_EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52, "bool": 0.0}
-
 
 def attains(case: Case, subject: Subject) -> None:
     """The value is the largest term, or the least; the positions are those of a term that equals it."""
@@ -97,63 +87,27 @@ def attains_traced(case: Case, subject: Subject) -> None:
 
 def _judge(case: Case, subject: Subject, hosts: Sequence[Any], found: Any) -> None:
     """Raise Failure unless the value is right, and the positions attain it."""
-    semiring = case.semiring
-    assert semiring is not None
-    assert isinstance(case.equation, str)
-    inputs, _, output = case.equation.partition("->")
-    terms = inputs.split(",")
-    exact = [np.asarray(host, "bool" if semiring.is_boolean else "float64") for host in hosts]
-    sizes: dict[str, int] = {}
-    for term, host in zip(terms, exact):
-        sizes.update({label: size for label, size in zip(term, host.shape) if size != 1 or label not in sizes})
-    expected = _largest(semiring, terms, exact, output, sizes)
-    value = np.asarray(subject.framework.values(found.value))
-    tolerance = 4 * len(hosts) * _EPS[case.dtype] * max([1.0, *(abs(host).max(initial=0) for host in exact)])
-    if value.shape != expected.shape:
-        raise Failure(f"the value has the shape {value.shape}, not {expected.shape}")
-    if not np.allclose(value, expected, rtol=tolerance, atol=tolerance):
-        raise Failure(f"the value is {value}, not {expected}")
-    summed = list(dict.fromkeys(label for label in inputs if label.isalpha() and label not in output))
+    assert case.semiring is not None
+    expected = subject.expected(case, hosts)
+    subject.judge(found.value, expected, "the value")
+    terms = terms_in(case.semiring, str(case.equation), hosts, expected.dtype)
+    summed = dict(list(terms.sizes.items())[terms.rank :])
     if sorted(found.positions) != sorted(summed):
         raise Failure(f"there are positions of {sorted(found.positions)}, not of {sorted(summed)}")
-    positions = dict(zip(output, np.indices(expected.shape)))
-    for label in summed:
-        positions[label] = np.asarray(subject.framework.values(found.positions[label]))
-        _judge_positions(label, positions[label], expected.shape, sizes[label])
-    attained = _term_at(semiring, terms, exact, positions)
-    if not np.allclose(attained, expected, rtol=tolerance, atol=tolerance):
-        raise Failure(f"the positions attain {attained}, not {expected}")
-
-
-def _judge_positions(label: str, array: Any, shape: tuple[int, ...], size: int) -> None:
-    if array.dtype.kind not in "iu":
-        raise Failure(f"the positions of {label!r} are {array.dtype}")
-    if array.shape != shape:
-        raise Failure(f"the positions of {label!r} have the shape {array.shape}, not {shape}")
-    if array.size and not 0 <= array.min() <= array.max() < size:
-        raise Failure(f"a position of {label!r} is outside of its size {size}")
-
-
-def _largest(
-    semiring: Semiring, terms: Sequence[str], hosts: Sequence[Any], output: str, sizes: Mapping[str, int]
-) -> Any:
-    """The value, from all terms at once."""
-    labels = [*output, *(label for label in sizes if label not in output)]
-    shape = [sizes[label] for label in labels]
-    every = _term_at(semiring, terms, hosts, dict(zip(labels, np.indices(shape, sparse=True))))
-    every = np.broadcast_to(every, shape).reshape(*shape[: len(output)], prod(shape[len(output) :]))
-    return every.min(-1) if semiring.add == "minimum" else every.max(-1)
-
-
-def _term_at(semiring: Semiring, terms: Sequence[str], hosts: Sequence[Any], positions: Mapping[str, Any]) -> Any:
-    """The product of the operands' elements at positions."""
-    multiply = _FUNCTIONS[semiring.multiply]
-    product: Any = None
-    for term, host in zip(terms, hosts):
-        # An axis of size 1 broadcasts.
-        factor = host[tuple(positions[label] * (size > 1) for label, size in zip(term, host.shape))]
-        product = factor if product is None else multiply(product, factor)
-    return product
+    shape, positions = expected.values.shape, []
+    for label, size in summed.items():
+        array = np.asarray(subject.framework.values(found.positions[label]))
+        if array.dtype.kind not in "iu":
+            raise Failure(f"the positions of {label!r} are {array.dtype}")
+        if array.shape != shape:
+            raise Failure(f"the positions of {label!r} have the shape {array.shape}, not {shape}")
+        if array.size and not 0 <= array.min() <= array.max() < size:
+            raise Failure(f"a position of {label!r} is outside of its size {size}")
+        positions.append(array)
+    attained = terms.products[(*np.indices(shape), *positions)]
+    # The framework compares rounded terms, each within the bound.
+    if not np.all((attained == expected.values) | (abs(attained * 1.0 - expected.values) <= 2 * terms.bound)):
+        raise Failure(f"the positions attain {attained}, not {expected.values}")
 
 
 def cases() -> Iterator[Case]:
