@@ -21,7 +21,6 @@ from einsumx.conformance.features import (
     dtypes,
     errors,
     exponents,
-    faults,
     forms,
     layouts,
     limits,
@@ -59,7 +58,6 @@ _MODULES = (
     scale,
     limits,
     errors,
-    faults,
 )
 
 LISTED = "list of deviations"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples
+from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
@@ -125,6 +125,8 @@ def cases() -> Iterator[Case]:
             for fill in ("one", "positive", "normal"):
                 yield from cases_of("half precision", check, [example], dtype=dtype, fill=fill, full=fill == "normal")
         yield from cases_of("half precision", check, _HALF_PRODUCTS, dtype=dtype)
+        wide = operands((4,), (5,), dtype=dtype, fill="wide")
+        yield Case("half precision", check, "i,j->ij", wide)
         large = tuple(ArraySpec((3,), dtype, fill=fill) for fill in ("large", "large", "tiny"))
         for equation in ("i,i,i->i", "i,i,i->"):
             yield Case("half precision", check, equation, large, about="products beyond its range")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -183,6 +185,27 @@ def _shares_its_elements(case: Case, subject: Subject) -> None:
     is_refused(case, subject)
 
 
+def _names_the_sizes(case: Case, subject: Subject) -> None:
+    """The message does not attribute a size to the wrong operand."""
+    message = refusal_message(case, subject, subject.operands(case)[1])
+    named = [
+        *re.findall(r"\b(1[37])\b[^\d]*\boperand (\d)", message),
+        *(match[::-1] for match in re.findall(r"\boperand (\d) \((1[37])\)", message)),
+    ]
+    for size, place in named:
+        if size != ("13", "17")[int(place)]:
+            raise Failure(f"operand {place} has no size {size}: {message!r}")
+
+
+def _is_refused_at_once(case: Case, subject: Subject) -> None:
+    """The call itself raises the error, not a later wait for its result."""
+    try:
+        subject.function(*case.arguments(subject.operands(case)[1]))
+    except (ValueError, TypeError, RuntimeError):
+        return
+    raise Failure("no error came from the call")
+
+
 # -- two frameworks -------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +268,9 @@ def cases() -> Iterator[Case]:
     for sized, shapes, says in _SIZES:
         yield size_case(sized, operands(*shapes), says=says)
         yield size_case(sized, operands(*shapes), keywords(optimize=True), says=says, full=True)
+    for check, about in ((_names_the_sizes, "the wrong sizes are named"), (_is_refused_at_once, "errors come late")):
+        wrong = operands((11, 13), (17, 19))
+        yield Case("wrong sizes", check, "ij,jk->ik", wrong, about=about, raises=SizeError, says="label 'j'")
     for equation, shapes in _RANKS:
         yield size_case(equation, operands(*shapes), says=r"operand [01] has \d ax[ei]s, shape \(")
 
@@ -319,6 +345,8 @@ def _operand_cases() -> Iterator[Case]:
         for equation, place, count in (("i->", 0, 1), ("i,i->", 1, 2), ("i,i->i", 0, 2)):
             check, about = partial(is_refused, instead={place: thing}), f"operand {place}: {name}"
             yield refused(check, equation, vectors[:count], says=name, about=about, full=equation == "i,i->i")
+    check = partial(is_refused, instead={0: array("d", [1, 2, 3])})
+    yield refused(check, "i,i->i", vectors, says="array.array", about="operand 0: array")
     check = partial(_is_refused_by_einsumx, instead={0: range(3)})
     yield refused(check, "i->", vectors[:1], says="range", about="operand 0: range")
     for name, make in _NO_NUMBERS.items():

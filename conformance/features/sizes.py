@@ -135,6 +135,7 @@ def cases() -> Iterator[Case]:
         yield from empty()
         for dtype in ("int8", "bool", "complex64", "float16"):
             yield from empty(dtype=dtype, full=True)
+    yield from cases_of("zero sizes", gives_the_plain_sum, examples("bind,bjnd->bnij  2,4,0,5 2,6,0,5"))
     for equation, (first, *others) in _EMPTY_SUMS:
         for fill in ("inf", "nan"):
             specs = (ArraySpec(first), *operands(*others, fill=fill))
