@@ -12,7 +12,6 @@ from itertools import chain
 
 from einsumx.conformance.case import Case, Outcome
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
 from einsumx.conformance.options import Level
 from einsumx.conformance.page import page, template
@@ -45,7 +44,7 @@ def judge_all(options: argparse.Namespace) -> bool:
     if len(runs) > 1 and not options.quiet:
         print(*map(_printable, difference_lines(runs)), sep="\n")
     try:
-        for path, report in ((options.junit, junit), (options.html, page), (options.markdown, markdown)):
+        for path, report in ((options.html, page), (options.markdown, markdown)):
             if path:
                 write_text(path, report(runs))
         if options.json:
@@ -61,7 +60,7 @@ def _check_reports(options: argparse.Namespace) -> None:
         raise EinsumxError("tables need rich: pip install 'einsumx[cli]'; or ask for --quiet")
     if options.html:
         template()
-    for path in (options.json, options.junit, options.html, options.markdown):
+    for path in (options.json, options.html, options.markdown):
         if path and not path.parent.is_dir():
             raise EinsumxError(f"there is no folder {path.parent}")
 

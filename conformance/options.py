@@ -82,7 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="print no tables and no progress")
     for name, text in (
         ("json", "all outcomes, for --merge"),
-        ("junit", "JUnit XML"),
         ("html", "a page with a matrix of features, subjects and dtypes"),
         ("markdown", "a matrix of features and subjects"),
     ):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from einsumx.cli.main import main
 from einsumx.conformance import command, suite, terminal
 from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, matches
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.junit import junit
 from einsumx.conformance.markdown import markdown
 from einsumx.conformance.page import page, template
 from einsumx.conformance.reproduce import reproducer
@@ -360,25 +358,6 @@ def test_subjects_differ_where_a_case_ends_otherwise_on_two_to_which_it_applies(
     text = "\n".join(terminal.difference_lines(RUNS))
     assert "differ in 2 cases:" in text
     assert "views (1)\n  views/d\n    pass: peer:einsum 1.0\n    fail: numpy 1.0" in text
-
-
-def test_junit_has_a_test_for_each_case_and_its_counts_agree():
-    text = junit(
-        [*RUNS, made_run(outcome("forms/\x00", "fail", message="is \x1b[31m", reproducer="\ufffe"), version="3")]
-    )
-    root = ElementTree.fromstring(text.encode())
-    assert [tests.get("name") for tests in root] == ["numpy 1.0", "peer:einsum 1.0", "numpy 3"]
-    for tests, run in zip(root, [*RUNS, None]):
-        assert int(tests.get("tests")) == len(tests.findall("testcase"))
-        assert int(tests.get("failures")) == len(tests.findall("testcase/failure"))
-        assert int(tests.get("skipped")) == len(tests.findall("testcase/skipped"))
-        assert run is None or [test.get("name") for test in tests] == [outcome.case for outcome in run.outcomes]
-    (failure,) = root[0].iter("failure")
-    assert (failure.get("message"), failure.text) == ("is 4", "print(2)")
-    assert [skipped.get("message") for skipped in root[0].iter("skipped")] == [
-        "deviation: no <b> & no |pipe|",
-        "it has no bfloat16",
-    ]
 
 
 def test_markdown_has_a_matrix_for_einsumx_with_a_note_for_each_reason_and_counts_of_other_functions():
