@@ -159,7 +159,11 @@ class Framework:
 
     def dtype(self, array: Array) -> str:
         """The name of an array's dtype."""
-        return str(array.dtype).rpartition(".")[2]
+        return self.dtype_name(array.dtype)
+
+    def dtype_name(self, dtype: Any) -> str:
+        """The name of a dtype of the library."""
+        return str(dtype).rpartition(".")[2]
 
     def device(self, array: Array) -> str:
         """The name of an array's device in ``--device``, such as ``cuda:0``."""
@@ -167,7 +171,11 @@ class Framework:
 
     def is_array(self, array: Any) -> bool:
         """Whether an object is an array of the library."""
-        raise NotImplementedError
+        return isinstance(array, self._array_type)
+
+    @cached_property
+    def _array_type(self) -> type[Any]:
+        return type(self.array(np.zeros(2, "float32"), "float32"))
 
     def has_values(self, array: Array) -> bool:
         """Whether an array has values to read, and not only a shape and a dtype."""
@@ -182,8 +190,13 @@ class Framework:
         raise NotImplementedError
 
     def promote(self, first: str, second: str) -> str | None:
-        """The dtype of a product of arrays of two dtypes; None if the library does not promote them."""
-        raise NotImplementedError
+        """The dtype of a product of arrays of two dtypes; None if the library does not promote them.
+
+        The default is for libraries with the functions of the array API standard.
+        """
+        with suppress(TypeError):
+            return self.dtype_name(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)))
+        return None
 
     def other_devices(self, device: str) -> tuple[str, ...]:
         """The devices here that arrays can be on, except ``device``."""
@@ -275,8 +288,19 @@ class Framework:
     def added_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
     ) -> list[Array]:
-        """The arrays ``before``, after the library added one of the :meth:`gradients` to each."""
-        raise NotImplementedError
+        """The arrays ``before``, after the library added one of the :meth:`gradients` to each.
+
+        The default is for libraries whose arrays keep their gradients, and whose results have a method ``backward``.
+        """
+        arrays = list(map(self.leaf, arrays))
+        for array, gradient in zip(arrays, before):
+            array.grad = gradient
+        function(*arrays).backward(cotangent)
+        return [array.grad for array in arrays]
+
+    def leaf(self, array: Array) -> Array:
+        """The array as the start of what is differentiated."""
+        return array
 
     def second_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
@@ -342,9 +366,6 @@ class AdapterFramework(Framework):
 
     def device(self, array: Array) -> str:
         return self._adapter.device(array)
-
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, type(self._adapter.from_numpy(np.zeros(2, "float32"))))
 
     def fill(self, array: Array, values: Any) -> None:
         self._adapter.write(array, self.array(values, self.dtype(array), self.device(array)))

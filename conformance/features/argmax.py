@@ -104,7 +104,8 @@ def _judge(case: Case, subject: Subject, hosts: Sequence[Any], found: Any) -> No
         if array.size and not 0 <= array.min() <= array.max() < size:
             raise Failure(f"a position of {label!r} is outside of its size {size}")
         positions.append(array)
-    attained = terms.products[(*np.indices(shape), *positions)]
+    place = (*np.indices(shape), *positions)
+    attained = terms.products[place]
     # The framework compares rounded terms, each within the bound.
     if not np.all((attained == expected.values) | (abs(attained * 1.0 - expected.values) <= 2 * terms.bound)):
         raise Failure(f"the positions attain {attained}, not {expected.values}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -39,16 +38,8 @@ class ArrayApiFramework(Framework):
     def device(self, array: Array) -> str:
         return str(array.device).split("'")[1]  # of array_api_strict.Device('CPU_DEVICE')
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, type(self.xp.asarray(0)))
-
     def fill(self, array: Array, values: Any) -> None:
         self._host(array)[...] = values
-
-    def promote(self, first: str, second: str) -> str | None:
-        with suppress(TypeError):
-            return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second))).rpartition(".")[2]
-        return None
 
     def other_devices(self, device: str) -> tuple[str, ...]:
         return tuple(name for name in ("CPU_DEVICE", "device1", "device2") if name != (device or "CPU_DEVICE"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -37,13 +36,5 @@ class CubedFramework(Framework):
     def dtypes(self) -> tuple[str, ...]:  # cubed makes arrays of float16 too, which its functions then refuse
         return tuple(dtype for dtype in DTYPES if hasattr(self.xp, dtype))
 
-    def dtype(self, array: Array) -> str:
-        return str(np.dtype(array.dtype).name)
-
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, import_module("cubed").Array)
-
-    def promote(self, first: str, second: str) -> str | None:
-        with suppress(TypeError):
-            return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)).name)
-        return None
+    def dtype_name(self, dtype: Any) -> str:
+        return str(np.dtype(dtype).name)

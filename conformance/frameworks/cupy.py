@@ -34,9 +34,6 @@ class CupyFramework(Framework):
     def device(self, array: Array) -> str:
         return f"cuda:{array.device.id}"
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.ndarray)
-
     def fill(self, array: Array, values: Any) -> None:
         with array.device:
             array[...] = self.xp.asarray(values, array.dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -27,19 +26,11 @@ class DpnpFramework(Framework):
     def values(self, array: Array) -> Any:
         return self.xp.asnumpy(array)
 
-    def dtype(self, array: Array) -> str:
-        return str(array.dtype.name)
+    def dtype_name(self, dtype: Any) -> str:
+        return str(dtype.name)
 
     def device(self, array: Array) -> str:
         return str(array.device.sycl_device.filter_string)
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.ndarray)
-
     def fill(self, array: Array, values: Any) -> None:
         array[...] = self.array(values, self.dtype(array), self.device(array))
-
-    def promote(self, first: str, second: str) -> str | None:
-        with suppress(TypeError):
-            return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)).name)
-        return None

@@ -49,9 +49,6 @@ class JaxFramework(Framework):
     def device(self, array: Array) -> str:
         return ",".join(sorted(f"{device.platform}:{device.id}" for device in array.devices()))
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self._jax.Array)
-
     def promote(self, first: str, second: str) -> str | None:
         return str(self.xp.promote_types(first, second).name)
 

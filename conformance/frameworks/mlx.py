@@ -45,9 +45,6 @@ class MlxFramework(Framework):
     def values(self, array: Array) -> Any:
         return np.array(array.astype(self.xp.float32) if array.dtype == self.xp.bfloat16 else array)
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.array)
-
     def fill(self, array: Array, values: Any) -> None:
         array[...] = self.xp.array(values)
 

@@ -65,9 +65,6 @@ class MxnetFramework(Framework):
     def device(self, array: Array) -> str:
         return f"{array.ctx.device_type}:{array.ctx.device_id}"
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.ndarray)
-
     def fill(self, array: Array, values: Any) -> None:
         with self.mx.util.np_shape(True):
             self.array(values, self.dtype(array)).copyto(array)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -30,19 +29,11 @@ class NdonnxFramework(Framework):
     def values(self, array: Array) -> Any:
         return np.array(array.unwrap_numpy())
 
-    def dtype(self, array: Array) -> str:
-        return str(array.dtype.unwrap_numpy().name)
-
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.Array)
+    def dtype_name(self, dtype: Any) -> str:
+        return str(dtype.unwrap_numpy().name)
 
     def fill(self, array: Array, values: Any) -> None:
         array[...] = self.array(values, self.dtype(array))
-
-    def promote(self, first: str, second: str) -> str | None:
-        with suppress(TypeError):
-            return str(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)).unwrap_numpy().name)
-        return None
 
     def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
         arguments = {

@@ -42,9 +42,6 @@ class PaddleFramework(Framework):
     def device(self, array: Array) -> str:
         return str(array.place).removeprefix("Place(").removesuffix(")")
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.Tensor)
-
     def fill(self, array: Array, values: Any) -> None:
         array.copy_(self.array(values, self.dtype(array)), True)
 
@@ -65,13 +62,13 @@ class PaddleFramework(Framework):
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
         if not all(map(self.is_array, arrays)):  # values of a static graph
             cotangent = self.xp.assign(cotangent.numpy())
-        arrays = [self._leaf(array) for array in arrays]
+        arrays = [self.leaf(array) for array in arrays]
         return list(self.xp.grad(function(*arrays), arrays, cotangent))
 
     def added_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
     ) -> list[Array]:
-        arrays = [self._leaf(array) for array in arrays]
+        arrays = [self.leaf(array) for array in arrays]
         for array, gradient in zip(arrays, before):
             array.grad = gradient
         self.xp.autograd.backward([function(*arrays)], [cotangent])
@@ -80,7 +77,7 @@ class PaddleFramework(Framework):
     def second_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
     ) -> list[Array]:
-        arrays = [self._leaf(array) for array in arrays]
+        arrays = [self.leaf(array) for array in arrays]
         (first,) = self.xp.grad(function(*arrays), arrays[by], cotangent, create_graph=True)
         if first.stop_gradient:
             return [self.xp.zeros_like(array) for array in arrays]
@@ -88,7 +85,7 @@ class PaddleFramework(Framework):
         # The gradient by an array on which the first gradient does not depend is zero.
         return [self.xp.zeros_like(array) if grad is None else grad for array, grad in zip(arrays, found)]
 
-    def _leaf(self, array: Array) -> Array:
+    def leaf(self, array: Array) -> Array:
         """The array as the start of a graph, in its layout."""
         array = array.detach() if self.is_array(array) else self.xp.assign(array)  # the value of a static graph
         array.stop_gradient = False

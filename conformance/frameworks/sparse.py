@@ -31,9 +31,6 @@ class SparseFramework(Framework):
     def values(self, array: Array) -> Any:
         return array.todense()
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.COO)
-
     def promote(self, first: str, second: str) -> str | None:
         with suppress(TypeError):
             return str(np.result_type(first, second))

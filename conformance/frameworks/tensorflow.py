@@ -51,9 +51,6 @@ class TensorflowFramework(Framework):
     def device(self, array: Array) -> str:
         return str(array.device.rpartition("device:")[2].lower())
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.Tensor)
-
     def promote(self, first: str, second: str) -> str | None:
         with suppress(TypeError, self.xp.errors.InvalidArgumentError):
             return self.dtype(self.xp.multiply(self.array(1, first), self.array(1, second)))

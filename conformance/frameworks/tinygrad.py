@@ -44,9 +44,6 @@ class TinygradFramework(Framework):
         device = array.device or self.xp.Device.DEFAULT
         return (device if isinstance(device, str) else ",".join(device)).lower()
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.Tensor)
-
     def fill(self, array: Array, values: Any) -> None:
         array.assign(self.array(values, self.dtype(array), array.device)).realize()
 
@@ -73,14 +70,6 @@ class TinygradFramework(Framework):
 
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
         return function(*arrays).gradient(*arrays, gradient=cotangent)  # type: ignore[no-any-return]
-
-    def added_gradients(
-        self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
-    ) -> list[Array]:
-        for array, gradient in zip(arrays, before):
-            array.grad = gradient
-        function(*arrays).backward(cotangent)
-        return [array.grad for array in arrays]
 
     def second_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array

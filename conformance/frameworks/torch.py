@@ -50,9 +50,6 @@ class TorchFramework(Framework):
     def device(self, array: Array) -> str:
         return str(array.device)
 
-    def is_array(self, array: Any) -> bool:
-        return isinstance(array, self.xp.Tensor)
-
     def has_values(self, array: Array) -> bool:
         return not array.is_meta
 
@@ -91,24 +88,18 @@ class TorchFramework(Framework):
         if array.device.type == "cuda":
             self.xp.cuda.synchronize(array.device)
 
-    def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
-        arrays = [array.detach().requires_grad_() for array in arrays]
-        return list(self.xp.autograd.grad(function(*arrays), arrays, cotangent))
+    def leaf(self, array: Array) -> Array:
+        return array.detach().requires_grad_()
 
-    def added_gradients(
-        self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
-    ) -> list[Array]:
-        arrays = [array.detach().requires_grad_() for array in arrays]
-        for array, gradient in zip(arrays, before):
-            array.grad = gradient
-        function(*arrays).backward(cotangent)
-        return [array.grad for array in arrays]
+    def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
+        arrays = list(map(self.leaf, arrays))
+        return list(self.xp.autograd.grad(function(*arrays), arrays, cotangent))
 
     def second_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array
     ) -> list[Array]:
         grad = self.xp.autograd.grad
-        arrays = [array.detach().requires_grad_() for array in arrays]
+        arrays = list(map(self.leaf, arrays))
         (first,) = grad(function(*arrays), arrays[by], cotangent, create_graph=True)
         # The gradient by an array on which the first gradient does not depend is zero.
         return list(grad(first, arrays, direction, allow_unused=True, materialize_grads=True))

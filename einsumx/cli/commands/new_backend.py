@@ -104,7 +104,6 @@ def package_files(name: str, arrays: str = "") -> dict[str, str]:
         "framework": f"{title}Framework",
         "source": source_url(),
         "guide": page_url("backends.md"),
-        "array_type": f"self.xp.{kind}" if kind else 'type(self.xp.asarray(np.zeros(1, "float32")))',
     }
     folders = {"pyproject.toml": "", "README.md": "", "test_conformance.py": "tests/"}
     texts = {}
