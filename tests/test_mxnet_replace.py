@@ -186,7 +186,7 @@ def test_errors_come_at_the_call_and_are_einsumxs_and_mxnets(call, kind, text, r
 
 
 def test_every_error_of_einsumx_has_one_that_is_mxnets_too():
-    from einsumx.backends.mxnet.errors import as_mxnet_error
+    from einsumx.backends.mxnet.patch import as_mxnet_error
 
     def kinds(kind):
         yield kind

@@ -8,12 +8,12 @@ from typing import Any
 from warnings import warn
 
 from einsumx.adapters import hooks
-from einsumx.adapters.replacement import Function, Name
+from einsumx.adapters.replacement import Function, Name, as_error_of
 from einsumx.backends.mxnet.importing import load
 from einsumx.backends.mxnet.tracing import UnknownRankError, with_known_inputs
 from einsumx.errors import EinsumxError, shown
 
-__all__ = ["names"]
+__all__ = ["as_mxnet_error", "names"]
 
 
 def names() -> Iterator[Name]:
@@ -25,9 +25,13 @@ def names() -> Iterator[Name]:
         yield Name(mx.gluon.HybridBlock, "_get_graph", with_known_inputs)
 
 
+def as_mxnet_error(error: EinsumxError) -> EinsumxError:
+    """The same error, as an instance of a class that is also ``mx.base.MXNetError``."""
+    return as_error_of(error, load().base.MXNetError)
+
+
 def _replacing(native: Function, operand: type) -> Function:
     """The replacement of one of MXNet's functions, whose operands have the type ``operand``."""
-    from einsumx.backends.mxnet.errors import as_mxnet_error
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
