@@ -155,10 +155,10 @@ def test_workers_return_mantissas_and_exponents(kind):
 
 
 def test_memory_that_runs_out_leaves_blocks_of_two_plans(monkeypatch):
-    from einsumx.streaming import walk
+    from einsumx.streaming import blocks
 
     arrays = spread((40, 6), 0), spread((6, 40), 1)
-    calls, scaled = [], walk._scaled
+    calls, scaled = [], blocks._scaled
 
     def failing(contract, adapter):
         inner = scaled(contract, adapter)
@@ -171,7 +171,7 @@ def test_memory_that_runs_out_leaves_blocks_of_two_plans(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(walk, "_scaled", failing)
+    monkeypatch.setattr(blocks, "_scaled", failing)
     with pytest.warns(RuntimeWarning, match="memory ran out"):
         pair = einsum_frexp(PRODUCT, *arrays, memory_limit=14_000)
     check(pair, *arrays, bound=2.0**-45)
