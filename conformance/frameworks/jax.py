@@ -49,9 +49,6 @@ class JaxFramework(Framework):
     def device(self, array: Array) -> str:
         return ",".join(sorted(f"{device.platform}:{device.id}" for device in array.devices()))
 
-    def promote(self, first: str, second: str) -> str | None:
-        return str(self.xp.promote_types(first, second).name)
-
     def other_devices(self, device: str) -> tuple[str, ...]:
         here = self.device(self.array(0, "float32", device))
         return tuple(name for d in self._jax.devices() if (name := f"{d.platform}:{d.id}") != here)

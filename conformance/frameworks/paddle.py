@@ -52,9 +52,6 @@ class PaddleFramework(Framework):
             return self.dtype(self.xp.add(self.array(np.ones(1), first), self.array(np.ones(1), second)))
         return None
 
-    def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return array.transpose(axes)
-
     def broadcast(self, array: Array, shape: tuple[int, ...]) -> Array:
         strides = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides)]
         return self.xp.as_strided(array, shape, strides)  # expand would copy
@@ -64,15 +61,6 @@ class PaddleFramework(Framework):
             cotangent = self.xp.assign(cotangent.numpy())
         arrays = [self.leaf(array) for array in arrays]
         return list(self.xp.grad(function(*arrays), arrays, cotangent))
-
-    def added_gradients(
-        self, function: Function, arrays: Sequence[Array], cotangent: Array, before: Sequence[Array]
-    ) -> list[Array]:
-        arrays = [self.leaf(array) for array in arrays]
-        for array, gradient in zip(arrays, before):
-            array.grad = gradient
-        self.xp.autograd.backward([function(*arrays)], [cotangent])
-        return [array.grad for array in arrays]
 
     def second_gradients(
         self, function: Function, arrays: Sequence[Array], cotangent: Array, by: int, direction: Array

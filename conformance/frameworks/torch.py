@@ -72,9 +72,6 @@ class TorchFramework(Framework):
     def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.permute(axes)
 
-    def broadcast(self, array: Array, shape: tuple[int, ...]) -> Array:
-        return array.expand(shape)
-
     def special(self, values: Any, spec: ArraySpec, device: str) -> Array:
         family = kind(spec.dtype)
         if family in "bu" if spec.layout == "negated" else family != "c":
