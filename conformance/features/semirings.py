@@ -110,12 +110,18 @@ _DIFFERENTIATED = examples("""
 
 def has_the_infinities_of_the_formula(case: Case, subject: Subject) -> None:
     """Infinities and nan anywhere in the operands of one sum."""
-    _judge_with(case, subject, _with_infinities(case))
+    hosts = case.values()
+    for place, host in enumerate(hosts):
+        chosen = case.value(ArraySpec(host.shape, "uint8", fill="range"), f"infinities {place}")
+        for number, mark in enumerate((np.inf, -np.inf, np.nan)):
+            host[chosen % 12 == number] = mark
+    _judge_with(case, subject, hosts)
 
 
 def is_stable_with_large_offsets(case: Case, subject: Subject) -> None:
     """Terms whose exponentials are infinite or 0 in every dtype."""
-    _judge_with(case, subject, _with_offsets(case))
+    largest = 200.0 if case.dtype in ("float16", "bfloat16") else 5000.0
+    _judge_with(case, subject, [host + sign * largest for host, sign in zip(case.values(), (1, -1, 1))])
 
 
 def keeps_nan_to_itself(case: Case, subject: Subject) -> None:
@@ -127,13 +133,21 @@ def keeps_nan_to_itself(case: Case, subject: Subject) -> None:
 
 
 def is_stable_where_terms_underflow(case: Case, subject: Subject) -> None:
-    """Sums whose terms are all small beside the largest elements of their rows and columns."""
-    _judge_with(case, subject, _crossed(case.values()))
+    """A large element of every row meets a very small one of every column, so that all terms are small beside them."""
+    lhs, rhs = case.values()
+    lhs[..., 0] -= 5000
+    rhs[0] += 4000
+    rhs[1:] -= 2000
+    _judge_with(case, subject, [lhs, rhs])
 
 
 def has_no_terms_but_the_impossible(case: Case, subject: Subject) -> None:
     """Rows of minus infinities alone, and others where they never meet a finite element."""
-    _judge_with(case, subject, _impossible(case.values()))
+    lhs, rhs = case.values()
+    lhs[0] = -np.inf
+    lhs[1, ::2] = -np.inf
+    rhs[1::2, 1] = -np.inf
+    _judge_with(case, subject, [lhs, rhs])
 
 
 def is_right_under_a_medium_limit(case: Case, subject: Subject) -> None:
@@ -209,37 +223,6 @@ def _judge_with(case: Case, subject: Subject, values: list[Any]) -> None:
     """Judge the result for operands with these values."""
     hosts = [rounded(host, operand.dtype) for host, operand in zip(values, case.operands, strict=True)]
     subject.judge(subject.call(case, subject.arrays(case, hosts)), subject.expected(case, hosts))
-
-
-def _with_infinities(case: Case) -> list[Any]:
-    hosts = case.values()
-    for place, host in enumerate(hosts):
-        chosen = case.value(ArraySpec(host.shape, "uint8", fill="range"), f"infinities {place}")
-        for number, mark in enumerate((np.inf, -np.inf, np.nan)):
-            host[chosen % 12 == number] = mark
-    return hosts
-
-
-def _with_offsets(case: Case) -> list[Any]:
-    largest = 200.0 if case.dtype in ("float16", "bfloat16") else 5000.0
-    return [host + sign * largest for host, sign in zip(case.values(), (1, -1, 1))]
-
-
-def _crossed(hosts: list[Any]) -> list[Any]:
-    """A large element of every row meets a very small one of every column."""
-    lhs, rhs = hosts
-    lhs[..., 0] -= 5000
-    rhs[0] += 4000
-    rhs[1:] -= 2000
-    return [lhs, rhs]
-
-
-def _impossible(hosts: list[Any]) -> list[Any]:
-    lhs, rhs = hosts
-    lhs[0] = -np.inf
-    lhs[1, ::2] = -np.inf
-    rhs[1::2, 1] = -np.inf
-    return [lhs, rhs]
 
 
 # -- gradients ------------------------------------------------------------------------------------------------------
