@@ -79,6 +79,7 @@ class CupyAdapter(NumpyAdapter):
     kernel = Adapter.kernel
     elementwise = _on_device(Adapter.elementwise, at=1)
     reduced = Adapter.reduced
+    has_logaddexp = False
     semiring_product = Adapter.semiring_product
     semiring_workspace = Adapter.semiring_workspace
     scaled = _on_device(Adapter.scaled)

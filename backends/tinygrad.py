@@ -13,7 +13,6 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
-from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -236,9 +235,6 @@ class TinygradAdapter(Adapter):
 
     def detached(self, array: Array) -> Array:
         return array.detach()
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        return log_of_sum(self, lhs, rhs) if name == "logaddexp" else super().elementwise(name, lhs, rhs)
 
     def prepare(self, run: Run, program: Program) -> Run:
         if not any(operand.weak for operand in program.operands):

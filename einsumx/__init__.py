@@ -29,10 +29,10 @@ from einsumx.runtime.caches import cache_clear, cache_info
 if TYPE_CHECKING:
     from einsumx import semirings
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.exponents import FrexpResult
     from einsumx.adapters.registry import backends
     from einsumx.adapters.traits import Traits
-    from einsumx.argmax import ArgmaxResult
+    from einsumx.algebra.argmax import ArgmaxResult
+    from einsumx.algebra.scaled import FrexpResult
     from einsumx.axes import tensordot, transpose
     from einsumx.expressions import Expression, expression
     from einsumx.ir.program import Operand
@@ -100,9 +100,9 @@ __all__ = [
 
 _LAZY = {
     "Adapter": "adapters.base",
-    "ArgmaxResult": "argmax",
+    "ArgmaxResult": "algebra.argmax",
     "Expression": "expressions",
-    "FrexpResult": "adapters.exponents",
+    "FrexpResult": "algebra.scaled",
     "MemoryAmount": "runtime.limits",
     "MemoryLimit": "runtime.limits",
     "Operand": "ir.program",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx.adapters.base import Adapter, Array
-    from einsumx.adapters.exponents import FrexpResult
+    from einsumx.algebra.scaled import FrexpResult
     from einsumx.ir.program import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime import factors
@@ -201,7 +201,9 @@ def _of_frexp(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
     """The translation of :func:`einsum_frexp` for the cache of calls."""
     if not _FREXP_KEYWORDS.issuperset(options):
         raise Uncacheable
-    return {**options, "strip_exponent": True}
+    from einsumx.algebra.scaled import SCALED
+
+    return {**options, "algebra": SCALED}
 
 
 _FREXP_KEYWORDS = frozenset({"dtype", "accumulate", "order", "casting", "optimize", "backend", "memory_limit"})
@@ -239,9 +241,11 @@ def einsum_frexp(
     >>> float(np.log10(mantissa[1]) + exponent * np.log10(2)).__round__(3)
     600.903
     """
+    from einsumx.algebra.scaled import SCALED
+
     written, inputs = split(operands)
     keywords = None, dtype, accumulate, order, casting, optimize, backend, memory_limit
-    return computed(Request(written, inputs, *keywords, strip_exponent=True))  # type: ignore[no-any-return]
+    return computed(Request(written, inputs, *keywords, algebra=SCALED))  # type: ignore[no-any-return]
 
 
 if not TYPE_CHECKING:

@@ -123,7 +123,7 @@ class Expression:
         request, adapter = self._request, self._adapter
         keywords = {**request.keywords(), "dtype": name_of_dtype(request.dtype)}
         keywords["accumulate"] = name_of_dtype(request.accumulate)
-        kind = request.semiring, request.effort, adapter and adapter.name
+        kind = request.algebra, request.effort, adapter and adapter.name
         return self._sized, self.path, keywords, kind, *self._constants
 
     def _has_constants_of(self, other: Expression) -> bool:

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
+from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError, EinsumxError, SizeError, excerpt, shown
-from einsumx.ir.cost import Kernels, PlanCost, program_cost
+from einsumx.ir.algebra import Kernels
+from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import names_in
 from einsumx.ir.text import plan_text
 from einsumx.runtime.caches import cached
 from einsumx.runtime.programs import retarget, run_program
-from einsumx.runtime.request import adapter_in
 from einsumx.runtime.stored_plans import read_plan, text_of_plan
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Plan(Program):
             raise EinsumxError(f"from_json takes the text of a plan, not {shown(text)}; pass its read_text()")
         if not isinstance(text, str):
             raise EinsumxError(f"from_json takes the text of a plan, not {type(text).__name__}")
-        return as_plan(read_plan(text))
+        return as_plan(read_plan(text, SemiringAlgebra))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +307,7 @@ def plan_cost(program: Program) -> PlanCost:
 
 def _kernels(program: Program) -> Kernels | None:
     with suppress(BackendError):  # a plan may come from a machine with another backend
-        return adapter_in(get_backend(program.backend), program.semiring, program.strip_exponent)
+        return get_backend(program.backend)
     return None
 
 

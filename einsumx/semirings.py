@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
+from einsumx.algebra.argmax import ArgmaxResult, attained
+from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.api import computed, planned
-from einsumx.argmax import ArgmaxResult, attained
 from einsumx.expressions import Expression
-from einsumx.ir.semiring import Algebra
 from einsumx.planner.path import Optimize
 from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import cached_first
@@ -33,7 +33,7 @@ __all__ = ["BUILTIN", "Semiring", "boolean", "log", "max_plus", "max_times", "mi
 
 
 @dataclass(frozen=True, eq=False)
-class Semiring(Algebra):
+class Semiring(SemiringAlgebra):
     """Functions in the place of the sum and the product of a contraction, by name, and the contractions with them.
 
     All but ``boolean`` compute in floating-point numbers. Plans that have a semiring are still data: they print, are
@@ -60,12 +60,7 @@ class Semiring(Algebra):
         self.__dict__["einsum"] = _cached_first(self)  # each call finds the function here, and not the method
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Semiring, (self.name, self.add, self.multiply)
-
-    @property
-    def algebra(self) -> Algebra:
-        """The functions alone, as plans have them."""
-        return Algebra(self.name, self.add, self.multiply)
+        return Semiring, self.arguments
 
     @overload
     def einsum(self, *operands: NDArray[Any] | Value, **keywords: Unpack[SemiringKeywords]) -> NDArray[Any]: ...
@@ -95,7 +90,7 @@ class Semiring(Algebra):
         """
         written, inputs = split(operands)
         keywords = out, dtype, None, order, casting, optimize, backend, memory_limit
-        return computed(Request(written, inputs, *keywords, semiring=self.algebra))
+        return computed(Request(written, inputs, *keywords, algebra=self))
 
     def plan(
         self,
@@ -114,7 +109,7 @@ class Semiring(Algebra):
         written, inputs = split(operands)
         request = Request(
             written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend,
-            memory_limit=memory_limit, semiring=self.algebra,
+            memory_limit=memory_limit, algebra=self,
         )  # fmt: skip
         return planned(request, device, dtypes, stored)
 
@@ -185,16 +180,14 @@ class Semiring(Algebra):
         if torch is not None and torch.compiler.is_compiling():
             from einsumx.backends.torch.compile import outside
 
-            return outside(_argmax_by_fields, self.name, self.add, self.multiply, *operands, **keywords)  # type: ignore[no-any-return]
+            return outside(_argmax_by_fields, *self.arguments, *operands, **keywords)  # type: ignore[no-any-return]
         return attained(self._request(*operands, **keywords))
 
     def _request(
         self, *operands: Any, dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
     ) -> Request:
         written, inputs = split(operands)
-        return Request(
-            written, inputs, dtype=dtype, casting=casting, optimize=optimize, backend=backend, semiring=self.algebra
-        )
+        return Request(written, inputs, dtype=dtype, casting=casting, optimize=optimize, backend=backend, algebra=self)
 
 
 _KEYWORDS = frozenset({"dtype", "order", "casting", "optimize", "backend", "memory_limit"})
@@ -203,16 +196,15 @@ _KEYWORDS = frozenset({"dtype", "order", "casting", "optimize", "backend", "memo
 
 def _cached_first(semiring: Semiring) -> Callable[..., Any]:
     """The method ``einsum`` of a semiring, which tries the cache of calls first."""
-    algebra = semiring.algebra
 
     def of_semiring(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
         if not _KEYWORDS.issuperset(options):
             raise Uncacheable
-        return {**options, "semiring": algebra}
+        return {**options, "algebra": semiring}
 
     def traced(*operands: Any, **options: Any) -> Any:
         """What torch.compile traces instead."""
-        return hooks.in_semiring(algebra.name, algebra.add, algebra.multiply, *operands, **options)
+        return hooks.in_semiring(*semiring.arguments, *operands, **options)
 
     function: Callable[..., Any] = cached_first(semiring.einsum, of_semiring)
     function.__dict__["_torchdynamo_inline"] = traced

@@ -11,6 +11,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError
 from einsumx.ir.accumulators import accumulated_in
+from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, duration
 from einsumx.planner.path import Optimize
@@ -145,7 +146,7 @@ def choice_text(program: Program, optimize: Any) -> str:
     >>> choice_text(einsumx.plan("ij,jk->ik", (2, 3), (3, 4)), "auto")
     'estimated'
     """
-    if program.semiring is not None:
+    if program.algebra is not PLUS_TIMES:
         return ESTIMATED
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     adapter, sums = get_backend(program.backend), accumulated_in(program)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.base import Adapter
+from einsumx.algebra.products import composed
 from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import NumpyAdapter
@@ -449,6 +450,7 @@ class MemoryThatThreadsShare(Numpy):
 class NumpyByDefault(Numpy):
     """NumPy by the functions of semirings that every backend has; without a fault."""
 
+    has_logaddexp = False
     semiring_names = MappingProxyType({"concat": "concatenate"})
     semiring_product = Adapter.semiring_product
     semiring_workspace = Adapter.semiring_workspace
@@ -496,17 +498,17 @@ class BlocksOfLogarithmsOfWhichTheLargerIsKept(Numpy):
 
 @fault("semirings", "element")
 class ThreadsWhoseTotalsOverwriteEachOther(Numpy):
-    def semiring_product(self, semiring, lhs, rhs, dtype):
+    def semiring_product(self, add, multiply, lhs, rhs, dtype):
         half = rhs[1] // 2 if rhs[1] > 16 else 0  # shared by two threads if it is long
         shapes = (*lhs[:2], lhs[2] - half), (rhs[0], rhs[1] - half, rhs[2])
-        product = super().semiring_product(semiring, *shapes, dtype)
+        product = super().semiring_product(add, multiply, *shapes, dtype)
         return lambda left, right: product(left[:, :, half:], right[:, half:])
 
 
 @fault("semirings", "element")
 class LastRowsForgottenInBlocks(NumpyByDefault):
-    def semiring_product(self, semiring, lhs, rhs, dtype):
-        product = super().semiring_product(semiring, lhs, rhs, dtype)
+    def semiring_product(self, add, multiply, lhs, rhs, dtype):
+        product = composed(self, add, multiply, lhs, rhs, dtype)
         count = max(1, lhs[1] // 8 * 8) if lhs[1] > 8 else lhs[1]
 
         def forgetful(left, right):
@@ -542,10 +544,10 @@ class IntegersThatAreTakenForNumbersWithInfinities(Numpy):
 class TorchByTerms(Torch):
     """PyTorch by a broadcast and a reduction; without a fault."""
 
-    def semiring_product(self, semiring, lhs, rhs, dtype):
+    def semiring_product(self, add, multiply, lhs, rhs, dtype):
         def product(left, right):
-            terms = self.elementwise(semiring.multiply, left[:, :, :, None], right[:, None])
-            return self.reduced(semiring.add, terms, (2,))
+            terms = self.elementwise(multiply, left[:, :, :, None], right[:, None])
+            return self.reduced(add, terms, (2,))
 
         return product
 

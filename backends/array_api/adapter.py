@@ -13,7 +13,6 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError, EinsumxError, SizeError
@@ -291,11 +290,6 @@ class ArrayApiAdapter(Adapter):
 
     def named(self, name: str) -> Callable[..., Any]:
         return self._function(name)
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        if name == "logaddexp" and not hasattr(self.xp, name):
-            return log_of_sum(self, lhs, rhs)
-        return super().elementwise(name, lhs, rhs)
 
     def places(self, start: int, stop: int, like: Array) -> Array:
         return self.xp.arange(start, stop, **self._beside(like))

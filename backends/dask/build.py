@@ -16,7 +16,7 @@ from einsumx.errors import SizeError
 from einsumx.ir.parse import symbol
 
 if TYPE_CHECKING:
-    from einsumx.ir.semiring import Algebra
+    from einsumx.ir.algebra import Algebra
     from einsumx.runtime.request import Request
 
 __all__ = ["added", "build"]
@@ -36,9 +36,7 @@ def build(program: ChunkedProgram, arrays: Sequence[Any]) -> Any:
     dtype, compute_dtype = map(numpy.dtype, (program.dtype, program.compute_dtype))
     if not program.steps:
         shaped = {"dtype": dtype, "shape": program.shape, "chunks": program.chunks}
-        if program.semiring is not None:
-            return da.full_like(arrays[0], program.semiring.zero, **shaped)
-        return da.zeros_like(arrays[0], **shaped)
+        return da.full_like(arrays[0], program.algebra.zero, **shaped)
     equation = program.equation
     values = [_carried(array, term, equation.sizes) for array, term in zip(arrays, equation.inputs)]
     for step in program.steps:
@@ -83,9 +81,9 @@ def _rechunked(array: Any, term: Labels, step: ChunkedStep) -> Any:
 
 def _contracted(step: ChunkedStep, arrays: Sequence[Any], program: ChunkedProgram, meta_dtype: Any) -> Any:
     """The result of a step of a program, as an array of the dtype in which it is computed."""
-    dtype, semiring = program.compute_dtype, program.semiring
+    dtype, algebra = program.compute_dtype, program.algebra
     chunks = {label: parts for array, term in zip(arrays, step.inputs) for label, parts in zip(term, array.chunks)}
-    name = f"einsumx-{tokenize(step, [array.name for array in arrays], dtype, str(semiring))}"
+    name = f"einsumx-{tokenize(step, [array.name for array in arrays], dtype, algebra.text)}"
     inputs = ",".join("".join(map(symbol, term)) for term in step.inputs)
     equation = f"{inputs}->{''.join(map(symbol, step.output))}"
     meta = partial(da.utils.meta_from_array, arrays[0]._meta, dtype=meta_dtype)
@@ -93,7 +91,7 @@ def _contracted(step: ChunkedStep, arrays: Sequence[Any], program: ChunkedProgra
     if step.is_fusible:
         summed = [label for label in step.contracted if ends[label] > 1]
         parts = da.blockwise(
-            partial(contract_one, equation=equation, dtype=dtype, semiring=semiring),
+            partial(contract_one, equation=equation, dtype=dtype, algebra=algebra),
             (*step.output, *summed),
             *[item for pair in zip(arrays, step.inputs) for item in pair],
             name=f"einsumx-chunks-{name.rpartition('-')[2]}" if summed else name,
@@ -104,12 +102,10 @@ def _contracted(step: ChunkedStep, arrays: Sequence[Any], program: ChunkedProgra
         if not summed:
             return parts
         places = list(product(*[range(ends[label]) for label in summed]))
-        graph = _tree(name, step, ends, lambda place: [(parts.name, *place, *inner) for inner in places], semiring)
+        graph = _tree(name, step, ends, lambda place: [(parts.name, *place, *inner) for inner in places], algebra)
         dependencies = [parts]
     else:
-        graph = _products(
-            name, step, ends, arrays, partial(contract, equation=equation, dtype=dtype, semiring=semiring)
-        )
+        graph = _products(name, step, ends, arrays, partial(contract, equation=equation, dtype=dtype, algebra=algebra))
         dependencies = list(arrays)
     layers = HighLevelGraph.from_collections(name, graph, dependencies=dependencies)
     shape = tuple([chunks[label] for label in step.output])
@@ -137,8 +133,8 @@ def _products(name: str, step: ChunkedStep, ends: dict[int, int], arrays: Sequen
             graph[key] = (task, groups[start:stop])
     if count > 1:
         parts = range(count)
-        semiring = task.keywords["semiring"]
-        graph |= _tree(name, step, ends, lambda place: [(f"{name}-part", *place, part) for part in parts], semiring)
+        algebra = task.keywords["algebra"]
+        graph |= _tree(name, step, ends, lambda place: [(f"{name}-part", *place, part) for part in parts], algebra)
     return graph
 
 
@@ -147,7 +143,7 @@ def _tree(
     step: ChunkedStep,
     ends: dict[int, int],
     parts_of: Callable[[Place], list[Any]],
-    semiring: Algebra | None,
+    algebra: Algebra,
 ) -> Graph:
     """Tasks that add the partial sums of each chunk of the result, a few at a time."""
     graph: Graph = {}
@@ -156,6 +152,6 @@ def _tree(
         while len(parts) > 1:
             starts = range(0, len(parts), step.fan_in)
             keys = [(name, *place) if len(starts) == 1 else (f"{name}-sum", level, *place, start) for start in starts]
-            graph |= {key: (add, parts[start : start + step.fan_in], semiring) for key, start in zip(keys, starts)}
+            graph |= {key: (add, parts[start : start + step.fan_in], algebra) for key, start in zip(keys, starts)}
             parts, level = keys, level + 1
     return graph

@@ -15,12 +15,12 @@ from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.planner.path import Optimize
 from einsumx.runtime.prepare import accumulator, arrays_of, result_dtype, sized_equation
-from einsumx.runtime.request import Request, Written, adapter_in
+from einsumx.runtime.request import Request, Written
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
+    from einsumx.ir.algebra import Algebra
     from einsumx.ir.program import Operand
-    from einsumx.ir.semiring import Algebra
 
 __all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
 
@@ -58,14 +58,14 @@ class Call(NamedTuple):
         equation: with assumed sizes where they are unknown.
         dtypes: of the result, and of the chunks that are computed.
         optimize: how to find the path.
-        semiring: whose functions sums and products mean; None for plus and times.
+        algebra: what sums and products mean.
     """
 
     operands: Operands
     equation: SizedEquation
     dtypes: tuple[str, str]
     optimize: Optimize
-    semiring: Algebra | None
+    algebra: Algebra
 
     def program(self) -> ChunkedProgram:
         """The steps and chunks of the contraction."""
@@ -73,7 +73,7 @@ class Call(NamedTuple):
             return _without_terms(self)
         limit = dask.utils.parse_bytes(dask.config.get("array.chunk-size"))
         program = chunked_program(self.equation, self.operands.chunked, self.dtypes, self.optimize, limit)
-        return replace(program, semiring=self.semiring)
+        return replace(program, algebra=self.algebra)
 
 
 def read(request: Request) -> Call:
@@ -86,18 +86,18 @@ def read(request: Request) -> Call:
     for name in request.keywords():
         if name not in KEYWORDS:
             raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
-    if request.strip_exponent:
+    if request.algebra.has_exponents:
         raise BackendError(
             "einsum_frexp is not for Dask arrays, whose results are lazy; call compute() on the operands"
         )
     operands = read_operands(request.operands)
     adapter = operands.adapter
     options = request.options(adapter)
-    traits = adapter_in(adapter, options.semiring).cpu
+    traits = options.algebra.traits(adapter, "")
     equation = _sized(request.written, operands.arrays)
     result = result_dtype(adapter, operands.described, options)
     compute = traits.compute_dtype(accumulator(adapter, operands.described, options, result) or result)
-    return Call(operands, equation, (result, compute), options.optimize, options.semiring)
+    return Call(operands, equation, (result, compute), options.optimize, options.algebra)
 
 
 def read_operands(operands: Sequence[Any]) -> Operands:
@@ -140,7 +140,7 @@ def _without_terms(call: Call) -> ChunkedProgram:
     # Dask cannot choose chunks of no elements, or for objects; their arrays contain pointers.
     chunk_dtype = "uint64" if dtype == "object" else dtype
     chunks = da.core.normalize_chunks(-1 if 0 in shape else "auto", shape, dtype=chunk_dtype)
-    return ChunkedProgram(call.equation, call.operands.chunked, dtype, compute, (), (), chunks, call.semiring)
+    return ChunkedProgram(call.equation, call.operands.chunked, dtype, compute, (), (), chunks, call.algebra)
 
 
 def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from einsumx.backends.dask.chunks import Chunks, largest
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError, excerpt
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Path
-from einsumx.ir.semiring import Algebra
 
 __all__ = ["ChunkedOperand", "ChunkedProgram", "ChunkedStep", "Labels", "Rechunk", "check_operands"]
 
@@ -125,7 +125,7 @@ class ChunkedProgram:
         path: the operands of each pairwise contraction.
         steps: in the order of computation; none if a label has size 0.
         chunks: of the result.
-        semiring: whose functions sums and products mean; None for plus and times.
+        algebra: what sums and products mean.
     """
 
     equation: SizedEquation
@@ -135,7 +135,7 @@ class ChunkedProgram:
     path: Path
     steps: tuple[ChunkedStep, ...]
     chunks: tuple[Chunks, ...]
-    semiring: Algebra | None = None
+    algebra: Algebra = PLUS_TIMES
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -8,41 +8,37 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, serving
 from einsumx.runtime import pool
-from einsumx.runtime.request import adapter_in
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
-    from einsumx.ir.semiring import Algebra
+    from einsumx.ir.algebra import Algebra
 
 __all__ = ["add", "contract", "contract_one"]
 
 
-def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str, semiring: Algebra | None) -> Any:
-    """The sum, in a semiring if there is one, of the contractions of several groups of chunks.
+def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str, algebra: Algebra) -> Any:
+    """The sum of the contractions of several groups of chunks.
 
     No chunk is changed, because other tasks, or the same one after a failure, may use it again.
     """
     first, *others = groups
-    total = contract_one(*first, equation=equation, dtype=dtype, semiring=semiring)
+    total = contract_one(*first, equation=equation, dtype=dtype, algebra=algebra)
     if others and len(first) == 1:  # a sum may be a view of its chunk; a product is new
         total = _copy(total)
     for chunks in others:
-        part = contract_one(*chunks, equation=equation, dtype=dtype, semiring=semiring)
-        total = _added(total, part, semiring)
+        part = contract_one(*chunks, equation=equation, dtype=dtype, algebra=algebra)
+        total = _added(total, part, algebra)
     return total
 
 
-def contract_one(*chunks: Any, equation: str, dtype: str, semiring: Algebra | None) -> Any:
+def contract_one(*chunks: Any, equation: str, dtype: str, algebra: Algebra) -> Any:
     """The contraction of one chunk of each operand, where lists of one chunk stand for the chunk."""
     chunks = tuple([_bare(chunk) for chunk in chunks])
     if dtype == "object":  # without axes, a chunk of objects is a bare object
         chunks = tuple([get_backend("numpy").boxed(chunk, dtype) for chunk in chunks])
     with pool.unused():  # idle memory of the pool would count against a worker's memory
-        if semiring is None:
-            result = hooks.einsum(equation, *chunks, dtype=dtype, casting="unsafe")
-        else:
-            own = semiring.name, semiring.add, semiring.multiply
-            result = hooks.in_semiring(*own, equation, *chunks, dtype=dtype, casting="unsafe")
+        function = getattr(hooks, algebra.function)
+        result = function(*algebra.arguments, equation, *chunks, dtype=dtype, casting="unsafe")
     if dtype == "object":
         return get_backend("numpy").boxed(result, dtype)
     if not getattr(result.dtype, "isnative", True):  # a view of a chunk in another byte order
@@ -50,12 +46,12 @@ def contract_one(*chunks: Any, equation: str, dtype: str, semiring: Algebra | No
     return result
 
 
-def add(parts: Sequence[Any], semiring: Algebra | None) -> Any:
-    """The sum of chunks, in a semiring if there is one, none of which is changed."""
+def add(parts: Sequence[Any], algebra: Algebra) -> Any:
+    """The sum of chunks, none of which is changed."""
     first, *others = parts
     total = _copy(first)
     for part in others:
-        total = _added(total, part, semiring)
+        total = _added(total, part, algebra)
     return total
 
 
@@ -76,6 +72,6 @@ def _copy(chunk: Any) -> Any:
     return adapter.copy(adapter.plain(chunk))
 
 
-def _added(total: Any, part: Any, semiring: Algebra | None) -> Any:
-    adapter = adapter_in(_adapter_of(total), semiring)
-    return adapter.add(adapter.plain(total), adapter.plain(part))
+def _added(total: Any, part: Any, algebra: Algebra) -> Any:
+    adapter = _adapter_of(total)
+    return algebra.added(adapter, adapter.plain(total), adapter.plain(part))

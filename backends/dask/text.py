@@ -9,7 +9,7 @@ from einsumx.backends.dask.chunks import Chunks
 from einsumx.backends.dask.program import ChunkedProgram, ChunkedStep
 from einsumx.errors import visible
 from einsumx.ir.bind import label_names
-from einsumx.ir.text import in_algebra, quantity, shape_text
+from einsumx.ir.text import quantity, shape_text
 
 __all__ = ["chunked_text", "totals"]
 
@@ -35,7 +35,7 @@ def chunked_text(program: ChunkedProgram) -> str:
     lines += totals(program).items()
     width = max(len(name) for name, _ in lines)
     body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{visible(program.equation.text)}  {shapes}  {types} on dask{visible(in_algebra(program.semiring))}\n{body}"
+    return f"{visible(program.equation.text)}  {shapes}  {types} on dask{visible(program.algebra.text)}\n{body}"
 
 
 def totals(program: ChunkedProgram) -> dict[str, str]:

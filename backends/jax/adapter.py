@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import type_name, wrong_type_error
-from einsumx.adapters.powers import traced_exponent, traced_powers
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
+from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown
 from einsumx.ir.accumulators import accumulated_in

@@ -10,8 +10,8 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.replacement import Name
-from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.typing import Recorded
+from einsumx.algebra.products import composed, log_of_sum, log_sum_exp
 from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
 from einsumx.backends.mxnet.gradients import record
 from einsumx.backends.mxnet.graph import recorded, signatures
@@ -27,7 +27,6 @@ from einsumx.errors import BackendError
 from einsumx.imports import imported
 from einsumx.ir import ops
 from einsumx.ir.program import Program
-from einsumx.ir.semiring import Algebra
 from einsumx.ir.verify import replay
 from einsumx.runtime.request import Written
 
@@ -109,6 +108,7 @@ class MxnetAdapter(MxnetBlocks, Adapter):
     # -- semirings --------------------------------------------------------------------------------------
 
     has_semirings = True
+    has_logaddexp = True
     semiring_names = MappingProxyType({"concat": "concatenate"})
 
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
@@ -116,14 +116,15 @@ class MxnetAdapter(MxnetBlocks, Adapter):
         return differentiable(self, run, elementwise_gradient(self, name))(lhs, rhs)
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        run = partial(super().reduced, name, axes=axes)
+        run = partial(log_sum_exp, self) if name == "logaddexp" else partial(super().reduced, name)
+        run = partial(run, axes=axes)
         return differentiable(self, run, reduced_gradient(self, name, axes))(array)
 
     def semiring_product(
-        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> Callable[[Array, Array], Array]:
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array] | None:
         batch = max(lhs[0], rhs[0])
-        product = super().semiring_product(semiring, (batch, *lhs[1:]), (batch, *rhs[1:]), dtype)
+        product = composed(self, add, multiply, (batch, *lhs[1:]), (batch, *rhs[1:]), dtype)
 
         def run(left: Array, right: Array) -> Array:  # MXNet's product does not broadcast the batch axis
             of_batch = [
@@ -132,7 +133,7 @@ class MxnetAdapter(MxnetBlocks, Adapter):
             ]
             return product(*of_batch)
 
-        return differentiable(self, run, product_gradient(self, semiring))
+        return differentiable(self, run, product_gradient(self, add, multiply))
 
     # -- plans ------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array, Run, Signature
+from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.backends.mxnet.tracing import UnknownRankError, known
@@ -82,9 +83,9 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
 
     An axis of size 1 that broadcasts in ``program`` must have size 1 in every later call.
     """
-    if program.semiring is not None and not program.semiring.is_boolean:
+    if isinstance(program.algebra, SemiringAlgebra) and not program.algebra.is_boolean:
         raise BackendError(
-            f"a block of MXNet records no contraction in the semiring {program.semiring.name!r}; call the block before "
+            f"a block of MXNet records no contraction in the semiring {program.algebra.name!r}; call the block before "
             "it is hybridized"
         )
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])

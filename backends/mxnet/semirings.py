@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.semiring_products import blocks
 from einsumx.adapters.typing import Array
+from einsumx.algebra.products import blocks
 from einsumx.backends.mxnet.gradients import record
-from einsumx.ir.semiring import Algebra
 
 __all__ = ["differentiable", "elementwise_gradient", "product_gradient", "reduced_gradient"]
 
@@ -58,7 +57,7 @@ def reduced_gradient(adapter: Adapter, name: str, axes: tuple[int, ...]) -> Grad
     return gradient
 
 
-def product_gradient(adapter: Adapter, semiring: Algebra) -> Gradient:
+def product_gradient(adapter: Adapter, add: str, multiply: str) -> Gradient:
     """The gradient of a product of matrices with a batch axis, from the terms of a block at a time."""
 
     def gradient(place: int, arrays: Sequence[Any], _: int) -> Array:
@@ -67,11 +66,11 @@ def product_gradient(adapter: Adapter, semiring: Algebra) -> Gradient:
         for those, some in blocks(left.shape, right.shape):
             of_left, of_right = [those if len(side) > 1 else slice(None) for side in (left, right)]
             factors = left[of_left, some][:, :, :, None], right[of_right][:, None, :, :]
-            terms = adapter.elementwise(semiring.multiply, *factors)
-            result = adapter.reduced(semiring.add, terms, (2,))[:, :, None, :]
-            weights = _weights(adapter, semiring.add, terms, result, (2,))
+            terms = adapter.elementwise(multiply, *factors)
+            result = adapter.reduced(add, terms, (2,))[:, :, None, :]
+            weights = _weights(adapter, add, terms, result, (2,))
             points = weights * cotangent[those, some][:, :, None, :]
-            points = points * _of_factor(adapter, semiring.multiply, place, *factors)
+            points = points * _of_factor(adapter, multiply, place, *factors)
             part = points.sum(axis=1 if place else 3)
             index = (of_right,) if place else (of_left, some)
             if len(arrays[place]) == 1:

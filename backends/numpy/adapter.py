@@ -23,7 +23,6 @@ from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, is_contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Algebra
 from einsumx.runtime.maps import owns_memory, share_file
 from einsumx.runtime.memory import free_host_bytes
 
@@ -65,6 +64,7 @@ class NumpyAdapter(Adapter):
     device_kinds = ("cpu",)
     constant_dtypes = True
     has_semirings = True
+    has_logaddexp = True
 
     @cached_property
     def _add(self) -> Any:
@@ -225,14 +225,16 @@ class NumpyAdapter(Adapter):
         return self._semirings.reduced(name, array, axes)
 
     def semiring_product(
-        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> Callable[[Array, Array], Array]:
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array] | None:
         matmul = self._kernels.matmul((lhs, rhs), dtype, "")
-        product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, matmul)
+        product: Callable[[Array, Array], Array] = self._semirings.product(add, multiply, lhs, rhs, matmul)
         return product
 
-    def semiring_workspace(self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
-        return int(self._semirings.workspace(semiring, lhs, rhs, dtype))
+    def semiring_workspace(
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> int | None:
+        return int(self._semirings.workspace(add, lhs, rhs, dtype))
 
     def places(self, start: int, stop: int, like: Array) -> Array:
         return self.xp.arange(start, stop, dtype="int64")

@@ -15,7 +15,6 @@ import numpy as np
 from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.ir.ranges import ranges
-from einsumx.ir.semiring import Algebra
 from einsumx.runtime.threads import get_num_threads, run
 
 __all__ = ["product", "reduced", "workspace"]
@@ -50,31 +49,31 @@ _EXACT = 1 << 20
 """Bytes of the terms of the sums that are computed again at a time."""
 
 
-def product(semiring: Algebra, lhs: Shape, rhs: Shape, matmul: Product) -> Product:
+def product(add: str, multiply: str, lhs: Shape, rhs: Shape, matmul: Product) -> Product:
     """The function that multiplies arrays ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     Args:
-        semiring: not that of truth values.
+        add, multiply: the functions of the semiring, which is not that of truth values.
         lhs, rhs: shapes; a batch axis of size 1 broadcasts.
         matmul: the product in plus and times, of arrays of these shapes.
     """
-    if semiring.add == "logaddexp":
+    if add == "logaddexp":
         is_long = lhs[0] * lhs[1] * (lhs[2] + rhs[2]) + prod(rhs) > _LONG
         return _log_products if is_long and lhs[0] == rhs[0] > 1 else partial(_log_product, matmul=matmul)
-    add, multiply = getattr(np, semiring.add), getattr(np, semiring.multiply)
+    functions = {"add": getattr(np, add), "multiply": getattr(np, multiply)}
     batch, rows, inner, cols = max(lhs[0], rhs[0]) if lhs[0] and rhs[0] else 0, lhs[1], lhs[2], rhs[2]
     if cols == 1 or inner > _FEW * batch * rows * cols:
-        return partial(_by_dots, add=add, multiply=multiply)
+        return partial(_by_dots, **functions)
     if max(rows, cols) < _SMALL < batch:
-        return partial(_by_batches, add=add, multiply=multiply)
-    return partial(_by_rows if rows <= cols else _by_columns, add=add, multiply=multiply)
+        return partial(_by_batches, **functions)
+    return partial(_by_rows if rows <= cols else _by_columns, **functions)
 
 
-def workspace(semiring: Algebra, lhs: Shape, rhs: Shape, dtype: str) -> int:
+def workspace(add: str, lhs: Shape, rhs: Shape, dtype: str) -> int:
     """The most bytes that :func:`product` allocates while it runs, without its result."""
     size = itemsize(dtype)
     operands, result = (prod(lhs) + prod(rhs)) * size, max(lhs[0], rhs[0]) * lhs[1] * rhs[2] * size
-    if semiring.add == "logaddexp":  # shifted operands, their exponentials, sums, and what is computed again
+    if add == "logaddexp":  # shifted operands, their exponentials, sums, and what is computed again
         return 2 * operands + 3 * result + 4 * _EXACT
     return operands + result + 3 * get_num_threads() * _BLOCK
 

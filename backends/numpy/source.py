@@ -35,6 +35,7 @@ class ScaledArrays(NumpyAdapter):
 class PublicNumpy(ScaledArrays):
     """NumPy's functions, without einsumx's threads and integer products."""
 
+    has_logaddexp = False
     semiring_names = MappingProxyType({"concat": "concatenate"})
     elementwise = Adapter.elementwise
     reduced = Adapter.reduced

@@ -13,7 +13,6 @@ from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name, own
-from einsumx.adapters.semiring_products import log_of_sum
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.adapters.typing import Recorded
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
@@ -331,9 +330,6 @@ class TensorflowAdapter(Adapter):
 
     def detached(self, array: Array) -> Array:
         return self.xp.stop_gradient(array)
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        return log_of_sum(self, lhs, rhs) if name == "logaddexp" else super().elementwise(name, lhs, rhs)
 
     def _sum(self, axes: tuple[int, ...], shape: tuple[int, ...], dtype: str) -> Callable[[Array], Array]:
         """The function that sums over axes: in several passes where TensorFlow would transpose a copy first."""

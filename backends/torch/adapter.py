@@ -37,7 +37,6 @@ from einsumx.imports import imported
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Algebra
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
 
@@ -98,6 +97,7 @@ class TorchAdapter(Adapter):
     cpu = CPU
     constant_dtypes = True
     has_semirings = True
+    has_logaddexp = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
@@ -379,16 +379,18 @@ class TorchAdapter(Adapter):
         return array.contiguous()
 
     def semiring_product(
-        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> Callable[[Array, Array], Array]:
-        product: Callable[[Array, Array], Array] = self._semirings.product(semiring, lhs, rhs, dtype)
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array] | None:
+        product: Callable[[Array, Array], Array] = self._semirings.product(add, multiply, lhs, rhs, dtype)
         return product
 
-    def semiring_workspace(self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
+    def semiring_workspace(
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> int | None:
         if dtype in IN_NUMPY:
-            return int(imported("einsumx.backends.numpy.semirings").workspace(semiring, lhs, rhs, dtype))
+            return int(imported("einsumx.backends.numpy.semirings").workspace(add, lhs, rhs, dtype))
         rows = min(lhs[1], rows_at_once(lhs, rhs))
-        terms = (3 if semiring.add == "logaddexp" else 1) * rows * prod(rhs[1:])
+        terms = (3 if add == "logaddexp" else 1) * rows * prod(rhs[1:])
         return max(lhs[0], rhs[0]) * (terms + lhs[1] * rhs[2]) * itemsize(dtype)
 
     def best(self, array: Array, is_least: bool) -> Array:
@@ -582,6 +584,7 @@ class TorchAdapter(Adapter):
 class _PublicTorch(TorchAdapter):
     """torch's functions in the place of kernels."""
 
+    has_logaddexp = False
     semiring_names = MappingProxyType({"max": "amax", "min": "amin", "concat": "cat"})
     elementwise = Adapter.elementwise
     reduced = Adapter.reduced

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters import hooks
-from einsumx.adapters.exponents import FrexpResult
+from einsumx.algebra.scaled import FrexpResult
 
 __all__ = ["call", "contract", "outside", "patched_einsum"]
 

@@ -10,8 +10,8 @@ from importlib import import_module
 from math import frexp, isfinite
 from typing import Any
 
-from einsumx.adapters.powers import traced_exponent, traced_powers
 from einsumx.adapters.typing import Array
+from einsumx.algebra.powers import traced_exponent, traced_powers
 
 __all__ = ["binary_exponent", "has_values", "normalized"]
 

@@ -14,7 +14,6 @@ from einsumx.backends.numpy.kernels import matmul
 from einsumx.backends.numpy.semirings import product as product_of_arrays
 from einsumx.backends.torch.choices import IN_NUMPY, TERMS, rows_at_once
 from einsumx.backends.torch.kernels import is_eager, is_observed
-from einsumx.ir.semiring import Algebra
 
 __all__ = ["elementwise", "product", "reduced"]
 
@@ -40,30 +39,30 @@ def reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
     return _log(total) + shift.reshape(total.shape)
 
 
-def product(semiring: Algebra, lhs: Shape, rhs: Shape, dtype: str) -> Product:
+def product(add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> Product:
     """The function that multiplies tensors ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     Tensors that autograd records go through torch's own functions: log-sum-exps through products of matrices; maxima
     and minima are computed as ever, and their terms again for the derivatives. Under a transform or a trace, which
     cannot branch on values, rows are broadcast.
     """
-    in_rows = partial(_in_rows, semiring, rows_at_once(lhs, rhs))
+    in_rows = partial(_in_rows, add, multiply, rows_at_once(lhs, rhs))
     on_host: Product = in_rows
     if dtype in IN_NUMPY:
-        on_host = partial(_in_numpy, product_of_arrays(semiring, lhs, rhs, matmul((lhs, rhs), dtype, "")))
-    is_log = semiring.add == "logaddexp"
+        on_host = partial(_in_numpy, product_of_arrays(add, multiply, lhs, rhs, matmul((lhs, rhs), dtype, "")))
+    is_log = add == "logaddexp"
     on_device: Product = _log_product if is_log else in_rows
 
-    def multiply(left: Any, right: Any) -> Any:
+    def run(left: Any, right: Any) -> Any:
         if not is_observed((left, right)):
             return on_host(left, right)
         if not is_eager((left.detach(), right.detach())):
             return in_rows(left, right)
         if is_log or is_eager((left, right)):
             return on_device(left, right)
-        return _Recomputed.apply(on_host if left.is_cpu else on_device, semiring, left, right)
+        return _Recomputed.apply(on_host if left.is_cpu else on_device, (add, multiply), left, right)
 
-    return multiply
+    return run
 
 
 def _in_numpy(kernel: Product, left: Any, right: Any) -> Any:
@@ -74,12 +73,12 @@ def _as_numpy(tensor: Any) -> Any:
     return tensor.detach().resolve_neg().numpy()
 
 
-def _in_rows(semiring: Algebra, step: int, left: Any, right: Any) -> Any:
+def _in_rows(add: str, multiply: str, step: int, left: Any, right: Any) -> Any:
     """The product by torch's own functions, from the terms of ``step`` rows at a time."""
     parts = []
     for start in range(0, left.shape[1], step):
-        terms = elementwise(semiring.multiply, left[:, start : start + step, :, None], right[:, None])
-        parts.append(reduced(semiring.add, terms, (2,)))
+        terms = elementwise(multiply, left[:, start : start + step, :, None], right[:, None])
+        parts.append(reduced(add, terms, (2,)))
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
@@ -90,9 +89,9 @@ class _Recomputed(torch.autograd.Function):  # type: ignore[misc]
     """A product whose terms are computed again for its derivatives, some rows at a time."""
 
     @staticmethod
-    def forward(ctx: Any, kernel: Product, semiring: Algebra, left: Any, right: Any) -> Any:
+    def forward(ctx: Any, kernel: Product, functions: tuple[str, str], left: Any, right: Any) -> Any:
         """Compute it by ``kernel``."""
-        ctx.semiring = semiring
+        ctx.functions = functions
         ctx.save_for_backward(left, right)
         return kernel(left, right)
 
@@ -102,21 +101,21 @@ class _Recomputed(torch.autograd.Function):  # type: ignore[misc]
         left, right = ctx.saved_tensors
         step = rows_at_once(left.shape, right.shape)
         if torch.is_grad_enabled():  # for gradients of gradients, which need the whole graph
-            return None, None, *_gradients(ctx.semiring, step, left, right, cotangent)
+            return None, None, *_gradients(ctx.functions, step, left, right, cotangent)
         by_left, by_right = torch.zeros_like(left), torch.zeros_like(right)
         for start in range(0, left.shape[1], step):
             rows = slice(start, start + step)
-            some, total = _gradients(ctx.semiring, step, left[:, rows], right, cotangent[:, rows])
+            some, total = _gradients(ctx.functions, step, left[:, rows], right, cotangent[:, rows])
             by_left[:, rows] = some
             by_right += total
         return None, None, by_left, by_right
 
 
-def _gradients(semiring: Algebra, step: int, left: Any, right: Any, cotangent: Any) -> Any:
+def _gradients(functions: tuple[str, str], step: int, left: Any, right: Any, cotangent: Any) -> Any:
     is_graph_kept = torch.is_grad_enabled()
     with torch.enable_grad():
         operands = left.view_as(left).requires_grad_(), right.view_as(right).requires_grad_()
-        result = _in_rows(semiring, step, *operands)
+        result = _in_rows(*functions, step, *operands)
         return torch.autograd.grad(result, operands, cotangent, create_graph=is_graph_kept)
 
 

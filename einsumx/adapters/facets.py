@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.arrays import Arrays
 from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.replacement import Name
-from einsumx.adapters.semiring_products import by_blocks, by_matmul, log_sum_exp, workspace
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.errors import BackendError, EinsumxError, shown
-from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.adapters.staging import Ring
     from einsumx.ir.ops import Matmul
-    from einsumx.ir.semiring import Algebra
 
 __all__ = [
     "BlockAccess",
@@ -274,7 +271,7 @@ class Semirings(Updates):
     def named(self, name: str) -> Callable[..., Any]:
         """The library's function of that name in the array API standard.
 
-        Those that semirings need are ``maximum``, ``minimum``, ``logaddexp``, ``add`` and ``multiply``; with keywords
+        Those that semirings need are ``maximum``, ``minimum``, ``add`` and ``multiply``; with keywords
         ``axis=`` and ``keepdims=``, ``max`` and ``min``; ``exp``, ``log``, ``isfinite``, ``where``, ``all``; and with
         ``axis=``, ``squeeze`` and ``concat``.
         """
@@ -297,18 +294,18 @@ class Semirings(Updates):
         """``array`` without derivatives, where the framework has any and a constant saves their computation."""
         return array
 
+    has_logaddexp: bool = False
+    """Whether :meth:`elementwise` and :meth:`reduced` have ``logaddexp``, which is composed of others if not.
+
+    The log-sum-exp of minus infinities is minus infinity, with derivatives of 0, and with an infinity it is that.
+    """
+
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``logaddexp``, ``add``, ``multiply``."""
+        """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``add`` or ``multiply``."""
         return self.named(name)(lhs, rhs)
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        """The reduction over ``axes`` by ``maximum``, ``minimum`` or ``logaddexp``, of at least one element.
-
-        nan is passed on; the log-sum-exp of minus infinities is minus infinity, with derivatives of 0, and with an
-        infinity it is that.
-        """
-        if name == "logaddexp":
-            return log_sum_exp(self, array, axes)
+        """The reduction over ``axes`` by ``maximum`` or ``minimum``, of at least one element; nan is passed on."""
         return self.named("max" if name == "maximum" else "min")(array, axis=axes)
 
     def copied_order(self, array: Array) -> Array:
@@ -316,30 +313,29 @@ class Semirings(Updates):
         return array
 
     def semiring_product(
-        self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> Callable[[Array, Array], Array]:
-        """The function that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array] | None:
+        """A kernel that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
-        By default it broadcasts and reduces, some rows at a time; sums of exponentials are products of matrices, if
-        no sum underflows, and elements have values or the framework has branches. Override it only for kernels that
-        are faster.
+        None, the default, to compose it: of a broadcast and a reduction, some rows at a time; sums of exponentials of
+        products of matrices, if no sum underflows, and elements have values or the framework has branches.
 
         Args:
-            semiring: not that of truth values.
+            add, multiply: the functions of the semiring, which is not that of truth values.
             lhs: shape of the first matrices; a batch axis of size 1 broadcasts.
             rhs: shape of the second ones.
             dtype: of both, and of the result.
         """
-        product = by_blocks(self, semiring, lhs, rhs)
-        is_matmul = semiring.add == "logaddexp" and is_known((*lhs, *rhs))
-        is_matmul = is_matmul and (self.has_branches or not self.fuses_terms)
-        return by_matmul(self, product, lhs[2], dtype) if is_matmul else product
+        return None
 
-    def semiring_workspace(self, semiring: Algebra, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int:
-        """The most bytes that :meth:`semiring_product` allocates while it runs, without its result."""
-        if self.fuses_terms and not (self.has_branches and semiring.add == "logaddexp"):
-            return 0
-        return workspace(semiring, lhs, rhs, dtype, has_terms=not self.fuses_terms)
+    def semiring_workspace(
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> int | None:
+        """The most bytes that :meth:`semiring_product` allocates while it runs, besides its result.
+
+        None for those of the composed product.
+        """
+        return None
 
     # -- for argmax of semirings ------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def amounts(
     for op in program.ops:
         sources = [slot_layouts[slot] for slot in op.sources]
         depends[op.out] = frozenset().union(*(depends[slot] for slot in op.sources))
-        cost = op_cost(op, axes, dtypes[op.out], adapter.workspace(op, sources, program.device))
+        cost = op_cost(op, axes, dtypes[op.out], program.algebra.workspace(adapter, op, sources, program.device))
         largest = max((*op.sources, op.out), key=lambda slot: prod(axes[slot]))
         price = op_price(op, sources, slot_layouts[op.out], traits)
         parts.append(

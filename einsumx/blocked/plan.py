@@ -84,8 +84,7 @@ def _blocked_program(request: BlockedContraction) -> BlockedProgram:
     adapter, _, operands, device, options = request.contraction
     dtype = result_dtype(adapter, operands, options)
     return BlockedProgram(
-        sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, best, options.semiring,
-        options.strip_exponent,
+        sized, adapter.name, device, operands, dtype, model.dtype, limit, in_place, landing, best, options.algebra,
     )  # fmt: skip
 
 
@@ -119,11 +118,10 @@ def _model(request: BlockedContraction) -> StageCostModel:
     adapter, written, operands, device, options = request.contraction
     check_limit(adapter)
     sized = sized_equation(written, [operand.shape for operand in operands])
-    computing = request.contraction.computing
-    traits = calibrated(computing, device)
+    traits = calibrated(adapter, device, options.algebra)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))
     computed = computed_dtype(request.contraction, result_dtype(adapter, operands, options), traits)
-    return StageCostModel(sized, operands, request.in_place, rates, computing, traits, device, computed)
+    return StageCostModel(sized, operands, request.in_place, rates, adapter, traits, device, computed, options.algebra)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import prod
 
 from einsumx.blocked.cost import Blocking, ResultFootprint
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Operand
-from einsumx.ir.semiring import Algebra
 
 __all__ = ["BlockedProgram"]
 
@@ -29,8 +29,7 @@ class BlockedProgram:
         in_place: whether each operand is already on the device; blocks of it are views and take no memory.
         landing: the memory needed to store the result.
         blocking: which labels are cut, and the cost.
-        semiring: whose functions sums and products mean; None for plus and times.
-        strip_exponent: whether blocks and the result are mantissas with exponents.
+        algebra: what sums and products mean.
     """
 
     equation: SizedEquation
@@ -43,8 +42,7 @@ class BlockedProgram:
     in_place: tuple[bool, ...]
     landing: ResultFootprint
     blocking: Blocking
-    semiring: Algebra | None = None
-    strip_exponent: bool = False
+    algebra: Algebra = PLUS_TIMES
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from einsumx.blocked.cost import RunCost
 from einsumx.blocked.estimate import Amounts, Estimate, Sketch, amounts
 from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
+from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import result_strides, returns_view
 from einsumx.ir.layout import contiguous, layout_class
@@ -37,6 +38,7 @@ class StageCostModel:
         read_rates: bytes a second at which the other operands are read.
         adapter, traits, device: what its plans are lowered for.
         dtype: the dtype to compute in.
+        algebra: what sums and products mean.
     """
 
     equation: SizedEquation
@@ -47,6 +49,7 @@ class StageCostModel:
     traits: Traits
     device: str
     dtype: str
+    algebra: Algebra
 
     def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout]) -> Program:
         """The program of a stage for blocks of these sizes, and for values of other stages in these layouts."""
@@ -70,6 +73,7 @@ class StageCostModel:
             traits=traits,
             dtype=self.dtype,
             device=self.device,
+            algebra=self.algebra,
         )
 
     def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.errors import excerpt, visible
 from einsumx.ir.bind import label_names
-from einsumx.ir.text import duration, in_algebra, quantity, shape_text
+from einsumx.ir.text import duration, quantity, shape_text
 from einsumx.log import log
 
 __all__ = ["blocked_text", "log_blocks", "stage_lines"]
@@ -34,7 +34,7 @@ def blocked_text(program: BlockedProgram) -> str:
     names = tuple(map(visible, label_names(equation)))
     shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
     where = f"{program.backend} ({program.device})" if program.device else program.backend
-    where += in_algebra(program.semiring, program.strip_exponent)
+    where += program.algebra.text
     lines = []
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from einsumx.dtypes import arithmetic, itemsize, kind
 from einsumx.ir import ops
+from einsumx.ir.algebra import Kernels
 from einsumx.ir.fill import op_stored, work
 from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
@@ -23,7 +24,6 @@ __all__ = [
     "EINSUM_ROW",
     "LOPSIDED",
     "CostModel",
-    "Kernels",
     "LongSide",
     "OpCost",
     "PlanCost",
@@ -100,13 +100,6 @@ class PlanCost:
     peak_bytes: int
 
 
-class Kernels(Protocol):
-    """The part of an adapter that the cost of a program depends on."""
-
-    def workspace(self, op: Op, operands: Sequence[Operand], device: str, /) -> int:
-        """An upper bound on the bytes that the kernel of ``op`` allocates besides its result."""
-
-
 def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
     """The cost of a program.
 
@@ -119,8 +112,9 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
     slots = layouts(program, shapes, types)
     costs = []
     for op in program.ops:
-        workspace = kernels.workspace(op, [slots[slot] for slot in op.sources], program.device) if kernels else 0
-        costs.append(op_cost(op, shapes, types[op.out], workspace, [slots[slot] for slot in op.sources]))
+        sources = [slots[slot] for slot in op.sources]
+        workspace = program.algebra.workspace(kernels, op, sources, program.device) if kernels else 0
+        costs.append(op_cost(op, shapes, types[op.out], workspace, sources))
     inputs = sum(_stored_bytes(operand) for operand in program.operands)
     return PlanCost(
         tuple(costs),

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.dtypes import itemsize
-from einsumx.ir.semiring import Algebra
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.sizes import evaluated_shape
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class Program(_Referable):
         result: the slot that holds the result.
         shape: the result's shape.
         dtype: the result's dtype.
-        semiring: whose functions sums, products and zeros mean; None for plus and times.
-        strip_exponent: whether each intermediate is scaled by a power of two, and the result a mantissa and an
-            exponent.
+        algebra: what sums, products and zeros mean.
         named: the equation in the user's names; empty if labels are letters.
         choices: the names of the candidates for the steps that were measured to be faster than the estimate's; see
             :class:`~einsumx.planner.selection.Selection`.
@@ -87,8 +85,7 @@ class Program(_Referable):
     result: int
     shape: tuple[int, ...]
     dtype: str
-    semiring: Algebra | None = None
-    strip_exponent: bool = False
+    algebra: Algebra = PLUS_TIMES
     named: str = field(default="", compare=False)
     choices: tuple[str, ...] = field(default=(), compare=False)
 

@@ -7,11 +7,11 @@ from math import prod
 
 from einsumx.errors import excerpt, visible
 from einsumx.ir import ops
-from einsumx.ir.cost import Kernels, OpCost, PlanCost, program_cost
+from einsumx.ir.algebra import Kernels
+from einsumx.ir.cost import OpCost, PlanCost, program_cost
 from einsumx.ir.fill import density
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.semiring import Algebra
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
 from einsumx.log import is_told, log
@@ -21,7 +21,6 @@ __all__ = [
     "brief_text",
     "call_text",
     "duration",
-    "in_algebra",
     "operand_text",
     "plan_text",
     "quantity",
@@ -50,22 +49,8 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
     width = max(len(call) for call, _ in lines)
     body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
-    algebra = in_algebra(program.semiring, program.strip_exponent)
-    return f"{visible(program.written)}  {shapes}  {types} on {where}{algebra}{assumption(program)}\n{body}"
-
-
-def in_algebra(semiring: Algebra | None, strip_exponent: bool = False) -> str:
-    """What sums and products mean, or that results have exponents, to follow a text; empty for plus and times.
-
-    >>> import einsumx
-    >>> print(einsumx.semirings.max_plus.plan("ij,jk->ik", (2, 3), (3, 4)))
-    ij,jk->ik  (2,3) (3,4)  float64 on numpy in max-plus (maximum, add)
-      %2 = matmul %0 %1  24 multiply-adds
-      result %2          (2,4) float64
-    """
-    if strip_exponent:
-        return " with exponents"
-    return "" if semiring is None else f" in {semiring.name} ({semiring.add}, {semiring.multiply})"
+    where += program.algebra.text
+    return f"{visible(program.written)}  {shapes}  {types} on {where}{assumption(program)}\n{body}"
 
 
 def assumption(program: Program) -> str:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import CostModel
 from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
-from einsumx.ir.semiring import Algebra
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import replay
 from einsumx.planner.builder import Builder
@@ -67,7 +67,7 @@ def lower(
     device: str = "",
     names: Sequence[str] = (),
     accumulate: str | None = None,
-    semiring: Algebra | None = None,
+    algebra: Algebra = PLUS_TIMES,
 ) -> Program:
     """Write a contraction as array calls.
 
@@ -80,7 +80,7 @@ def lower(
         device: recorded in the program.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
         accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
-        semiring: recorded in the program; the traits are those of the framework in it.
+        algebra: recorded in the program; the traits are those of the framework in it.
     """
     accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
     calls: tuple[Op, ...]
@@ -93,7 +93,7 @@ def lower(
         calls, result = direct or _lowered(problem, Choosing(names) if names else BY_COST)
     shape = equation.shape
     return Program(
-        equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, semiring,
+        equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, algebra,
         named="" if equation.named == equation.text else equation.named, choices=tuple(names),
     )  # fmt: skip
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
 from einsumx.adapters.base import Adapter
+from einsumx.algebra.products import elementwise, reduced
+from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.render.recorder import Code
 from einsumx.render.statements import statements
-
-if TYPE_CHECKING:
-    from einsumx.ir.semiring import Algebra
 
 __all__ = ["product_call", "product_lines"]
 
@@ -37,7 +35,7 @@ def product_call(framework: Adapter, lhs: tuple[int, ...], rhs: tuple[int, ...])
     return call
 
 
-def product_lines(framework: Adapter, semiring: Algebra, dtype: str, opening: str) -> list[str]:
+def product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, opening: str) -> list[str]:
     """The lines of the function, which reduces the broadcast terms of some rows at a time.
 
     Args:
@@ -48,9 +46,9 @@ def product_lines(framework: Adapter, semiring: Algebra, dtype: str, opening: st
     """
     a, b, every, fuses = Code("a"), Code("b"), slice(None), framework.fuses_terms
     rows = every if fuses else Code("i : i + rows")
-    terms = framework.elementwise(semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
-    reduced = framework.reduced(semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
-    *lines, result = statements([reduced], room=70)
+    terms = elementwise(framework, semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
+    sums = reduced(framework, semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
+    *lines, result = statements([sums], room=70)
     lines.insert(0, f"terms = {terms.text()}")
     about = f"The product of matrices by {semiring.add} and {semiring.multiply}"
     if fuses:

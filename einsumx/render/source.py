@@ -11,17 +11,16 @@ from string import ascii_lowercase
 from textwrap import wrap
 
 from einsumx.adapters.base import Adapter
+from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, EinsumxError, visible
 from einsumx.ir import ops
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.text import in_algebra
 from einsumx.ir.verify import replay
 from einsumx.render.recorder import Code, import_statement, recording
 from einsumx.render.semiring_product import product_call, product_lines
 from einsumx.render.statements import COLUMNS, INDENT, folded, statements
-from einsumx.runtime.request import adapter_in
 
 __all__ = ["plan_source"]
 
@@ -50,11 +49,11 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     imports, first = ("", statement) if "{" in statement else (statement, "")
     body = [*filter(None, [first.format(operand=names[0])]), *_body(program, framework, names, shapes)]
     helper: list[str] = []
-    if program.semiring is not None and any("product(" in line for line in body):
+    if isinstance(program.algebra, SemiringAlgebra) and any("product(" in line for line in body):
         if name == "product":
             raise ValueError(f"name={name!r} cannot name the function; the code has another one of that name")
         dtype = slot_dtypes(program)[program.result]
-        helper = product_lines(framework, program.semiring, dtype, first.format(operand="a"))
+        helper = product_lines(framework, program.algebra, dtype, first.format(operand="a"))
     helper += filter(None, [framework.decorator(list(shapes.values()))])
     is_used = imports and re.search(rf"\b{module}\.", "\n".join([*helper, *body]))
     lines = [
@@ -68,13 +67,15 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
 
 def _body(program: Program, framework: Adapter, names: Sequence[str], shapes: dict[int, tuple[int, ...]]) -> list[str]:
     """The statements of the function; each contains one call that computes, with the views around it."""
-    adapter, dtypes = adapter_in(framework, program.semiring), slot_dtypes(program)
+    algebra, dtypes = program.algebra, slot_dtypes(program)
 
     def kernel(op: ops.Op) -> Callable[..., Code]:
         read = [shapes[slot] for slot in op.sources]
-        if isinstance(op, ops.Matmul) and adapter is not framework:
+        if isinstance(op, ops.Matmul) and not algebra.is_plain:
             return product_call(framework, *read)
-        return Adapter.kernel(adapter, op, read, dtypes[op.sources[0]])
+        if isinstance(op, ops.Sum | ops.Scale | ops.Multiply | ops.Zeros) and not algebra.is_plain:
+            return algebra.kernel(framework, op, read, dtypes[op.sources[0]])
+        return Adapter.kernel(framework, op, read, dtypes[op.sources[0]])
 
     def known(code: Code, slot: int) -> Code:
         return Code(*code.parts, dtype=framework.dtype(dtypes[slot]), shape=shapes[slot], works=code.works)
@@ -138,7 +139,7 @@ def _docstring(program: Program, names: Sequence[str]) -> list[str]:
     for name, operand in zip(names, program.operands):
         by_description.setdefault(_description(operand), []).append(name)
     lines = [f"{', '.join(group)}: {description}" for description, group in by_description.items()]
-    result = f"{program.shape} {program.dtype}{in_algebra(program.semiring)}"
+    result = f"{program.shape} {program.dtype}{program.algebra.text}"
     lines.append(f"result: {_quoted(visible(result))}")
     return [f'"""{first}', *others, "", *(part for line in lines for part in wrap(line, COLUMNS - INDENT)), '"""']
 

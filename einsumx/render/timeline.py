@@ -20,14 +20,14 @@ from einsumx.blocked.stages import Labels, Stage
 from einsumx.blocked.text import blocked_text, stage_lines
 from einsumx.errors import EinsumxError, visible
 from einsumx.ir import ops
+from einsumx.ir.algebra import Kernels
 from einsumx.ir.bind import label_names
-from einsumx.ir.cost import Kernels, OpCost, in_use, program_cost
+from einsumx.ir.cost import OpCost, in_use, program_cost
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.text import call_text, plan_text, quantity, remark_text, summary
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.prepare import sized_equation
-from einsumx.runtime.request import adapter_in
 
 __all__ = ["Kind", "PictureRow", "Timeline", "blocked_timeline", "plan_timeline"]
 
@@ -220,13 +220,14 @@ class _BlockedRows:
     """
 
     def __init__(self, program: BlockedProgram) -> None:
-        adapter = adapter_in(get_backend(program.backend), program.semiring)
-        traits = calibrated(adapter, program.device)
+        adapter = get_backend(program.backend)
+        traits = calibrated(adapter, program.device, program.algebra)
         equation, cut, landing = program.equation, program.blocking, program.landing
         rates = (traits.rates.copy,) * len(program.operands)
         self._model = StageCostModel(
-            equation, program.operands, program.in_place, rates, adapter, traits, program.device, program.compute_dtype
-        )
+            equation, program.operands, program.in_place, rates, adapter, traits, program.device, program.compute_dtype,
+            program.algebra,
+        )  # fmt: skip
         self._program, self._counts = program, cut.counts
         self._sizes = [-(-size // pieces) or 1 for size, pieces in zip(equation.sizes, cut.counts)]
         self._block = prod(self._sizes[label] for label in cut.root.output)  # elements

@@ -18,6 +18,7 @@ from einsumx.adapters.rates import Rates, is_rate
 from einsumx.adapters.traits import Traits
 from einsumx.errors import shown
 from einsumx.imports import LazyModule
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.runtime.environment import has_store
 from einsumx.runtime.threads import get_num_threads
 
@@ -37,11 +38,16 @@ def declared(adapter: Adapter, device: str) -> Traits:
 
 
 @lru_cache(maxsize=256)
-def calibrated(adapter: Adapter, device: str) -> Traits:
+def calibrated(adapter: Adapter, device: str, algebra: Algebra = PLUS_TIMES) -> Traits:
     """The traits that the planner uses: the adapter's, with the stored rates of this machine if there are any.
 
-    Rates are read once per process, so that its plans do not change.
+    Rates are read once per process, so that its plans do not change. They were measured for plus and times.
+
+    Raises:
+        BackendError: the framework lacks the functions of the algebra.
     """
+    if not algebra.is_plain:
+        return algebra.traits(adapter, "" if device == "default" else device)  # type: ignore[no-any-return]
     traits = declared(adapter, device)
     if not adapter.measured_plans or not has_store():
         return traits

@@ -262,7 +262,7 @@ def _made_ready(
         order, planned = _checked(adapter, keywords) if keywords or chosen != "estimate" else ("K", DEFAULT)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    if out is not None and planned.strip_exponent:
+    if out is not None and planned.algebra.has_exponents:
         raise Uncacheable
     prepared = from_signatures(adapter, equation, signatures, planned)
     if out is None and order == "K" and kinds is None:

@@ -27,7 +27,7 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
 
     Args:
         program: lowered for the adapter's framework.
-        adapter: executes the ops.
+        adapter: executes the ops, in the program's algebra.
         constants: operands that are known already, by position. Ops that depend only on them run now, and the function
             takes the other operands.
 
@@ -45,12 +45,13 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     if not program.shape:
         last = program.ops[-1]
         is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
-        if not (adapter.sums_are_elements and is_sum) or program.dtype == "object":
-            finish = adapter.element
+        is_element = adapter.sums_are_elements and is_sum and program.algebra.is_plain
+        if not is_element or program.dtype == "object":
+            finish = program.algebra.finish(adapter)
     run = _of_pair(calls, arguments, program.result, finish) if arguments else None
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
-    return adapter.prepare(run, program)
+    return program.algebra.prepare(adapter, run, program)
 
 
 Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
@@ -78,7 +79,7 @@ def _compiled(
         sources, out = op.sources, op.out
         read, dtype = [shapes[slot] for slot in sources], dtypes[sources[0]]
         if is_sized or is_known(op.sizes):
-            calls.append((out, sources, _kernel(op, adapter, read, dtype)))
+            calls.append((out, sources, _kernel(op, program, adapter, read, dtype)))
         if out == program.result:
             shapes[out], dtypes[out] = program.shape, program.dtype
         else:
@@ -176,6 +177,7 @@ def executable_of_any_size(program: Program, adapter: Adapter, constants: Mappin
     fixed = dict(constants or {})
     spent = _spent(program.calls, program.result)
     late = [slot for slot in range(len(program.operands)) if slot not in fixed]
+    finish = None if program.shape else program.algebra.finish(adapter)
 
     def run(*operands: Array) -> Array:
         values = {**fixed, **dict(zip(late, operands))}
@@ -184,13 +186,13 @@ def executable_of_any_size(program: Program, adapter: Adapter, constants: Mappin
             kernel = kernels.get(op.out)
             if kernel is None:
                 sources = [shapes[slot] for slot in op.sources]
-                kernel = _kernel(op.sized(sizes), adapter, sources, dtypes[op.sources[0]])
+                kernel = _kernel(op.sized(sizes), program, adapter, sources, dtypes[op.sources[0]])
             values[op.out] = kernel(*[values[slot] for slot in op.sources])
             for slot in spent.get(op.out, ()):
                 del values[slot]
-        return values[program.result] if program.shape else adapter.element(values[program.result])
+        return values[program.result] if finish is None else finish(values[program.result])
 
-    return adapter.prepare(run, program)
+    return program.algebra.prepare(adapter, run, program)
 
 
 def _sizes_of(values: dict[int, Array], program: Program, adapter: Adapter) -> dict[str, Any]:
@@ -293,9 +295,11 @@ def _undone(
     return undone if 1 in strides[-2:] else None
 
 
-def _kernel(op: Op, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
+def _kernel(
+    op: Op, program: Program, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str
+) -> Callable[..., Array]:
     try:
-        kernel: Callable[..., Array] | None = adapter.kernel(op, shapes, dtype)
+        kernel: Callable[..., Array] | None = program.algebra.kernel(adapter, op, shapes, dtype)
     except NotImplementedError:
         kernel = None
     if kernel is None:

@@ -19,6 +19,7 @@ from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_st
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
+from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.request import Contraction, Options, Written
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
-    from einsumx.ir import bind, cost, layout, mantissas, parse, sizes, text
+    from einsumx.ir import bind, cost, layout, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from einsumx.runtime import calibration, execute, measured, stored, wisdom
 else:
     bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
-    mantissas = LazyModule("einsumx.ir.mantissas")
     parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
     lower, path = map(LazyModule, [f"einsumx.planner.{name}" for name in ("lower", "path")])
     calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
@@ -336,14 +336,13 @@ def make_program(
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
     sized = _sized(written, shapes)
-    computing = contraction.computing
-    traits = traits or calibration.calibrated(computing, device)
+    traits = traits or calibration.calibrated(adapter, device, options.algebra)
     dtype = served_dtype(contraction, traits)
     accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
-    elif choices is None and computing is adapter and wisdom.may_have(adapter, device, sized):
+    elif choices is None and options.algebra is PLUS_TIMES and wisdom.may_have(adapter, device, sized):
         setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
         program = measured.remembered(contraction, sized, setting)
     if program is None:
@@ -357,11 +356,10 @@ def make_program(
             device=device,
             names=choices or (),
             accumulate=accumulate,
-            semiring=options.semiring,
+            algebra=options.algebra,
         )
-    if options.strip_exponent:
-        program = mantissas.stripped(program)
-    text.tell_plan(program, computing, has_fallbacks=not traits.pairs_by_einsum)
+        program = options.algebra.lowered(program)
+    text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
     return program
 
 
@@ -423,16 +421,11 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     dtype = options.dtype
     if dtype is None:
         dtype = promoted(adapter, operands)
-        if options.casting not in ("no", "equiv") and options.semiring is None and not options.strip_exponent:
+        if options.casting not in ("no", "equiv") and options.algebra is PLUS_TIMES:
             return dtype
-    if options.strip_exponent and kind(dtype) not in "fc":
-        raise BackendError(
-            f"einsum_frexp returns a mantissa below 1, which {dtype} does not hold; pass dtype='float64'"
-        )
-    if options.semiring is not None:
-        options.semiring.check_dtype(dtype)
-        if options.semiring.is_boolean:  # nonzero is true, whatever casts are allowed
-            return dtype
+    options.algebra.check_dtype(dtype)
+    if options.algebra.is_boolean:  # nonzero is true, whatever casts are allowed
+        return dtype
     for number, operand in enumerate(operands):
         if operand.dtype != dtype and not adapter.can_cast(operand.dtype, dtype, options.casting):
             raise BackendError(

@@ -17,7 +17,7 @@ from einsumx.ir.verify import verify
 from einsumx.runtime.caches import cached
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
-from einsumx.runtime.request import Contraction, Options, adapter_in
+from einsumx.runtime.request import Contraction, Options
 
 __all__ = ["options_of", "retarget", "run_program"]
 
@@ -31,8 +31,8 @@ def retarget(program: Program, backend: str, device: str = "") -> Program:
 
 def options_of(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
-    accumulate = accumulated_in(program) if program.semiring is None else None
-    return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, semiring=program.semiring)
+    accumulate = accumulated_in(program) if program.algebra.is_plain else None
+    return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, algebra=program.algebra)
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
@@ -72,7 +72,7 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 @cached("stored")
 def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
     verify(program)
-    computing = adapter_in(adapter, program.semiring)
-    if not fits or computing.traits(program.device) != computing.traits(device):
+    here, there = [program.algebra.traits(adapter, each) for each in (device, program.device)]
+    if not fits or here != there:
         program = retarget(program, adapter.name, device)
-    return executable(program, computing)
+    return executable(program, adapter)

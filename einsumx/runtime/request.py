@@ -12,6 +12,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.caches import cached
 from einsumx.runtime.effort import Effort, get_effort
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.ir.program import Operand
-    from einsumx.ir.semiring import Algebra
     from einsumx.runtime import limits
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
@@ -34,7 +34,6 @@ __all__ = [
     "Order",
     "Request",
     "Written",
-    "adapter_in",
     "array_places",
     "as_fields",
     "as_framework",
@@ -64,8 +63,7 @@ class Options(NamedTuple):
         effort: how much to spend on the choice of a plan.
         framework: the keywords that only some frameworks have; None if none of them is set.
         accumulate: the name of the dtype to compute products and sums in; None for the contract's.
-        semiring: whose functions sums and products mean; None for plus and times.
-        strip_exponent: whether the result is a mantissa and an exponent.
+        algebra: what sums and products mean.
     """
 
     dtype: str | None = None
@@ -74,8 +72,7 @@ class Options(NamedTuple):
     effort: Effort = "estimate"
     framework: FrameworkOptions | None = None
     accumulate: str | None = None
-    semiring: Algebra | None = None
-    strip_exponent: bool = False
+    algebra: Algebra = PLUS_TIMES
 
 
 DEFAULT = Options()
@@ -100,32 +97,9 @@ class Contraction(NamedTuple):
 
     @property
     def runner(self) -> Adapter:
-        """The adapter that runs the plan: with the keywords of some frameworks, in its semiring, or with exponents."""
+        """The adapter that runs the plan: with the keywords that only some frameworks have."""
         framework = self.options.framework
-        return self.computing if framework is None else self.adapter.configured(framework)
-
-    @property
-    def computing(self) -> Adapter:
-        """The adapter for which it is planned: the framework's, in its semiring or with exponents."""
-        semiring, strip_exponent = self.options.semiring, self.options.strip_exponent
-        is_plain = semiring is None and not strip_exponent
-        return self.adapter if is_plain else adapter_in(self.adapter, semiring, strip_exponent)
-
-
-def adapter_in(adapter: Adapter, semiring: Algebra | None, strip_exponent: bool = False) -> Adapter:
-    """The adapter that computes in a semiring, or with exponents.
-
-    See :func:`einsumx.adapters.semirings.in_semiring` and :func:`einsumx.adapters.exponents.stripping`.
-    """
-    if strip_exponent:
-        from einsumx.adapters.exponents import stripping
-
-        return stripping(adapter)
-    if semiring is None:
-        return adapter
-    from einsumx.adapters.semirings import in_semiring
-
-    return in_semiring(adapter, semiring)
+        return self.adapter if framework is None else self.adapter.configured(framework)
 
 
 _USUAL = frozenset([list, tuple, type(None)])
@@ -227,8 +201,7 @@ class Request:
         memory_limit: the same; an amount becomes a :class:`~einsumx.runtime.limits.MemoryLimit`.
         framework: the keywords that only some frameworks have, as :func:`as_framework` returns them.
         factors: those of the result and of ``added``, the array that it is added to; None for the result alone.
-        semiring: whose functions sums and products mean; None for plus and times.
-        strip_exponent: whether the result is a mantissa and an exponent.
+        algebra: what sums and products mean.
         effort: of the choice of a plan; None for the current one.
 
     Raises:
@@ -249,8 +222,7 @@ class Request:
     framework: Mapping[str, Any] = field(default_factory=dict)
     factors: Factors | None = None
     added: Any = None
-    semiring: Algebra | None = None
-    strip_exponent: bool = False
+    algebra: Algebra = PLUS_TIMES
     effort: Effort | None = None
 
     def __post_init__(self) -> None:
@@ -272,35 +244,32 @@ class Request:
     def options(self, adapter: Adapter) -> Options:
         """The keywords that a plan depends on, in the framework's terms; None becomes a keyword's default.
 
-        The effort is ``"estimate"`` under a limit, in a semiring and with exponents.
+        The effort is ``"estimate"`` under a limit, and where sums and products are not plus and times.
 
         Raises:
             BackendError: the framework lacks a dtype or a keyword, or the value of a keyword is wrong.
             PathError: a malformed path.
             ValueError: an unknown casting rule.
         """
-        is_timed = self.memory_limit is None and self.semiring is None and not self.strip_exponent
+        is_timed = self.memory_limit is None and self.algebra is PLUS_TIMES
         options = Options(
             dtype_name(adapter, self.dtype),
             check_casting(self.casting),
             as_optimize(self.optimize),
             (self.effort or get_effort()) if is_timed else "estimate",
             accumulate=dtype_name(adapter, self.accumulate, "accumulate"),
-            semiring=self.semiring,
-            strip_exponent=self.strip_exponent,
+            algebra=self.algebra,
         )
-        if self.semiring is not None and self.semiring.is_boolean and options.dtype is None:
+        if self.algebra.is_boolean and options.dtype is None:
             options = options._replace(dtype="bool")
         return _with_framework(adapter, options, self) if self.framework else options
 
     def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The public function that was called, its arguments before the equation, and its keywords."""
         keywords = self.keywords()
-        if self.semiring is not None:
-            return hooks.in_semiring, (self.semiring.name, self.semiring.add, self.semiring.multiply), keywords
         if self.factors is not None:
             return hooks.addeinsum, (self.added,), {**keywords, **self.factors._asdict()}
-        return hooks.einsum_frexp if self.strip_exponent else hooks.einsum, (), keywords
+        return getattr(hooks, self.algebra.function), self.algebra.arguments, keywords
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""

@@ -121,7 +121,7 @@ def _ordered(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
     _check_memory_order(adapter)
     if not prepared.program.shape:
         return run
-    if prepared.program.strip_exponent:
+    if prepared.program.algebra.has_exponents:
         return _ordered_mantissa(adapter, run, order)
     if order == "A":
         return lambda *arrays: arrange(run(*arrays), "F" if all(map(is_fortran, arrays)) else "C")

@@ -7,14 +7,15 @@ of another version, or of a text that somebody changed.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, excerpt, shown
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand, Path, Program
-from einsumx.ir.semiring import Algebra
 from einsumx.ir.strict import LINE, parse, read
 from einsumx.log import warn
 from einsumx.planner.path import find_path, step_outputs
@@ -22,7 +23,7 @@ from einsumx.planner.selection import Name
 from einsumx.runtime.calibration import calibrated, check_rates
 from einsumx.runtime.prepare import make_program, sized_equation
 from einsumx.runtime.programs import options_of
-from einsumx.runtime.request import Contraction, Options, adapter_in, names_as_sublists
+from einsumx.runtime.request import Contraction, Options, names_as_sublists
 from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
 
 __all__ = ["read_plan", "text_of_plan"]
@@ -40,8 +41,9 @@ class _Plan:
     """A plan as its text has it.
 
     Attributes:
-        equation, named, backend, device, operands, path, dtype, semiring, choices: as in a program.
+        equation, named, backend, device, operands, path, dtype, choices: as in a program.
         accumulate: the dtype of products and sums, if that was asked for.
+        semiring: its name and functions; none for plus and times.
         rates: those of the machine that planned, where they differ from what the backend declares.
         ops: those of the program, for readers.
     """
@@ -54,7 +56,7 @@ class _Plan:
     path: Path
     dtype: str
     accumulate: str | None = None
-    semiring: Algebra | None = None
+    semiring: tuple[str, ...] = ()
     choices: tuple[Name, ...] = ()
     rates: dict[str, float] | None = None
     ops: object
@@ -62,9 +64,9 @@ class _Plan:
 
 def text_of_plan(program: Program) -> str:
     """A program as JSON text."""
-    adapter = adapter_in(get_backend(program.backend), program.semiring)
-    traits, sums = adapter.traits(program.device), options_of(program).accumulate
-    used = calibrated(adapter, program.device).rates
+    adapter, algebra = get_backend(program.backend), program.algebra
+    traits, sums = algebra.traits(adapter, program.device), options_of(program).accumulate
+    used = calibrated(adapter, program.device, algebra).rates
     rates = {name: rate for name, rate in asdict(used).items() if rate != getattr(traits.rates, name)}
     plan = _Plan(
         equation=program.equation,
@@ -75,7 +77,7 @@ def text_of_plan(program: Program) -> str:
         path=program.path,
         dtype=program.dtype,
         accumulate=None if sums == traits.compute_dtype(program.dtype) else sums,
-        semiring=program.semiring,
+        semiring=algebra.arguments,
         choices=program.choices,
         rates=rates or None,
         ops=_listed(program),
@@ -90,8 +92,12 @@ def _listed(program: Program) -> list[Any]:
     return [{"op": type(op).__name__, **asdict(op)} for op in program.ops]
 
 
-def read_plan(text: str) -> Program:
+def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:
     """The program that a text of :func:`text_of_plan` describes; a warning if it has other ops than the text.
+
+    Args:
+        text: untrusted.
+        semiring: makes the algebra of a semiring, of its name and functions.
 
     Raises:
         EinsumxError: the text is none of this format, or describes no contraction.
@@ -107,9 +113,10 @@ def read_plan(text: str) -> Program:
             raise ValueError(f"it has format {shown(version)}, and this version reads format {FORMAT}")
         plan = read(_Plan, data)
         check_rates(plan.rates or {})
-    except ValueError as error:
+        algebra = semiring(*plan.semiring) if plan.semiring else PLUS_TIMES
+    except (TypeError, ValueError) as error:
         raise EinsumxError(f"this is not a plan that this version of einsumx stored: {error}") from None
-    program = _planned_again(plan)
+    program = _planned_again(plan, algebra)
     if json.loads(json.dumps(_listed(program))) != plan.ops:
         warn(
             f"einsumx plans {excerpt(program.written)} in another way than the plan that was stored: it was made by "
@@ -118,7 +125,7 @@ def read_plan(text: str) -> Program:
     return program
 
 
-def _planned_again(plan: _Plan) -> Program:
+def _planned_again(plan: _Plan, algebra: Algebra) -> Program:
     """The program that the fields of a plan lead to, without its ops."""
     adapter = get_backend(plan.backend)
     check_device(adapter, plan.device)
@@ -134,9 +141,9 @@ def _planned_again(plan: _Plan) -> Program:
     if sized.text != plan.equation:
         raise EinsumxError(f"{excerpt(plan.named or plan.equation)} is not the equation {excerpt(sized.text)}")
     _check_path(plan.path, sized)
-    options = Options(plan.dtype, "unsafe", plan.path, accumulate=plan.accumulate, semiring=plan.semiring)
+    options = Options(plan.dtype, "unsafe", plan.path, accumulate=plan.accumulate, algebra=algebra)
     contraction = Contraction(adapter, written, operands, plan.device, options)
-    traits = contraction.computing.traits(plan.device)
+    traits = algebra.traits(adapter, plan.device)
     rates: dict[str, Any] = plan.rates or {}
     traits = replace(traits, rates=replace(traits.rates, **rates))
     try:

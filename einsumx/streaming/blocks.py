@@ -8,14 +8,14 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.exponents import Scaled
+from einsumx.algebra.scaled import ScaledArray
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.ir.cost import returns_view
 from einsumx.ir.ranges import ranges
 from einsumx.runtime import pool
 from einsumx.runtime.prepare import prepare
-from einsumx.runtime.request import Options, adapter_in
+from einsumx.runtime.request import Options
 
 __all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute", "difference"]
 
@@ -82,31 +82,28 @@ class Blocks:
         It empties the memory pool and does not use it, because the limit counts every byte.
         """
         pool.release()
-        options = Options(
-            program.compute_dtype, "unsafe", semiring=program.semiring, strip_exponent=program.strip_exponent
-        )
+        algebra = program.algebra
+        options = Options(program.compute_dtype, "unsafe", algebra=algebra)
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
             prepared = prepare(adapter, stage.equation, arrays, options._replace(optimize=stage.path))
             with pool.unused():
                 value, exponent = prepared.run(*arrays), None
-                if program.strip_exponent:
+                if algebra.has_exponents:
                     value, exponent = value
                 value = adapter.boxed(value, prepared.program.dtype)
                 # Sums are added in place, so the first one must not be a view of an operand.
                 value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
             adapter.synchronize(value)  # queued operations would keep their blocks alive
             step()
-            return (value, exponent) if program.strip_exponent else value
-
-        computing = adapter_in(adapter, program.semiring, program.strip_exponent)
+            return (value, exponent) if algebra.has_exponents else value
 
         def added(total: Array, part: Array) -> Array:
-            total = computing.add(total, part)
-            computing.synchronize(total)
+            total = algebra.added(adapter, total, part)
+            algebra.mapped(adapter.synchronize, total)
             return total
 
-        return cls(program, _scaled(contract, adapter) if program.strip_exponent else contract, added)
+        return cls(program, _scaled(contract, adapter) if algebra.has_exponents else contract, added)
 
     @classmethod
     def reads(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:
@@ -198,15 +195,15 @@ class Blocks:
 
 
 def _scaled(contract: Callable[[Stage, Sequence[Array]], tuple[Array, int]], adapter: Adapter) -> Contract:
-    """``contract``, which returns a mantissa and an exponent, for inputs some of which are such results, as Scaled."""
+    """``contract``, which returns a mantissa and an exponent, for inputs some of which are such results."""
 
-    def scaled(stage: Stage, arrays: Sequence[Array]) -> Scaled:
-        before = [array.exponent or 0 for array in arrays if isinstance(array, Scaled)]
-        inputs = [array.mantissa if isinstance(array, Scaled) else array for array in arrays]
+    def scaled(stage: Stage, arrays: Sequence[Array]) -> ScaledArray:
+        before = [array.exponent or 0 for array in arrays if isinstance(array, ScaledArray)]
+        inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]
         mantissa, exponent = contract(stage, inputs)
         if not exponent and adapter.binary_exponent(mantissa) is None:
-            return Scaled(mantissa, None, True)
-        return Scaled(mantissa, sum(before, exponent), True)
+            return ScaledArray(mantissa, None, True)
+        return ScaledArray(mantissa, sum(before, exponent), True)
 
     return scaled
 

@@ -11,13 +11,13 @@ from concurrent import futures
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.errors import shown
-from einsumx.runtime.request import adapter_in
 from einsumx.streaming.blocks import BlockIndex, Blocks, Box, Read, compute
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source
@@ -98,7 +98,8 @@ class _DeviceScheduler(Scheduler):
     def received(self, piece: Piece, value: Any) -> Array:
         del self._lane_of[piece.number]
         is_whole = piece.start == 0 and piece.stop == self.program.blocking.terms
-        return value if is_whole else self.computing.move(value, self.program.device)
+        move = partial(self.adapter.move, device=self.program.device)
+        return value if is_whole else self.program.algebra.mapped(move, value)
 
     def close(self, running: Sequence[Future[Any]]) -> None:
         super().close(running)
@@ -112,8 +113,7 @@ class _Lane:
 
     def __init__(self, work: Workload, device: str, sources: Sequence[Source], stopped: Event) -> None:
         program, adapter = work.program, work.adapter
-        self._adapter, self._stopped = adapter, stopped
-        self._computing = adapter_in(adapter, program.semiring, program.strip_exponent)
+        self._adapter, self._algebra, self._stopped = adapter, program.algebra, stopped
         self._blocks = Blocks.computing(program, adapter)
         self._ahead = Blocks.outline(program)
         self._queue: SimpleQueue[Piece | None] = SimpleQueue()
@@ -142,7 +142,7 @@ class _Lane:
             raise self._error
         try:
             value = compute(self._blocks.value(piece.index, piece.start, piece.stop), self._read)
-            self._computing.synchronize(value)
+            self._algebra.mapped(self._adapter.synchronize, value)
         except BaseException as error:
             self._error = error
             raise

@@ -98,9 +98,10 @@ class _RemoteScheduler(Scheduler):
         if value is None:
             return None
         self._permitted = None  # a worker that should have written this could not open the files
-        if self.program.strip_exponent:
-            return self.computing.from_numpy(value, self.program.device)
-        return self.adapter.from_numpy(value if value.flags.writeable else value.copy(), self.program.device)
+        return self.program.algebra.mapped(self._arrived, value)
+
+    def _arrived(self, array: Any) -> Array:
+        return self.adapter.from_numpy(array if array.flags.writeable else array.copy(), self.program.device)
 
     def writing(self) -> AbstractContextManager[None]:
         return nullcontext() if self._permit is None or self._is_disjoint else self._permit.alone()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.exponents import FrexpResult
 from einsumx.adapters.registry import get_backend
+from einsumx.algebra.scaled import FrexpResult
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.parse import symbol
@@ -74,7 +74,7 @@ class RecordedContraction:
             casting=passes.options.casting,
             optimize=passes.options.optimize,
             accumulate=passes.options.accumulate,
-            strip_exponent=passes.options.strip_exponent,
+            algebra=passes.options.algebra,
             backend=adapter.name,
             memory_limit=MemoryLimit(passes.limit, device=passes.device),
         )
@@ -84,7 +84,7 @@ class RecordedContraction:
         except MemoryLimitError:  # the layouts have changed since the limit was checked
             limited = plan_within(request, beside, as_copies=True)
         result = run_blocks(limited)
-        if passes.options.strip_exponent:  # the derivative of the mantissa, for which the exponent is a constant
+        if passes.options.algebra.has_exponents:  # the derivative of the mantissa, for which the exponent is a constant
             mantissa, exponent = result
             result = adapter.times_power(mantissa, exponent - self.exponent, True)
         return _placed(adapter, step, result)
@@ -136,7 +136,7 @@ def recorded(request: Request, beside: int = 0) -> Array:
         return run()
     limited.passes.plan()
     call = RecordedContraction(limited.passes)
-    if not limited.program.strip_exponent:
+    if not limited.program.algebra.has_exponents:
         return limited.adapter.recorded(call, run, limited.operands, limited.passes.numbers)
 
     def mantissa() -> Array:

@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +224,7 @@ def _identity(program: BlockedProgram) -> dict[str, Any]:
         "shapes": [list(operand.shape) for operand in program.operands],
         "dtypes": [operand.dtype for operand in program.operands],
         "dtype": program.dtype,
-        **({} if program.semiring is None else {"semiring": list(astuple(program.semiring))}),
+        **({"algebra": program.algebra.text} if program.algebra.text else {}),
         "memory_limit": program.limit,
         "blocks": list(program.blocking.counts),
         "loops": list(program.blocking.order),

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend, owner
+from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.plan import BlockedContraction, blocked_program, check_limit, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
+from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
-from einsumx.ir.semiring import Algebra
 from einsumx.log import log, warn
 from einsumx.runtime.calibration import calibrated
 from einsumx.runtime.limits import Progress
@@ -148,7 +149,7 @@ class _SourcedRequest:
         accumulate = accumulator(adapter, self.contraction.operands, options, dtype)
         options = Options(
             dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate,
-            strip_exponent=options.strip_exponent,
+            algebra=options.algebra,
         )  # fmt: skip
         return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
 
@@ -200,7 +201,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     """
     sourced = _sourced(request, as_copies)
     adapter, written, described, device, options = sourced.contraction
-    traits = calibrated(sourced.contraction.computing, device)
+    traits = calibrated(adapter, device, options.algebra)
     dtype = served_dtype(sourced.contraction, traits)
     computed = computed_dtype(sourced.contraction, dtype, traits)
     order = result_order(request.order, request.out, adapter, sourced.operands)
@@ -212,7 +213,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     stored = [*(source.stored for source in sourced.own_sources), request.out]
     passes = sourced.passes(sized, dtype, limit, library_bytes(stored, 0))
     if passes is not None:
-        _check_gradients(request, options.semiring)
+        _check_gradients(request, options.algebra)
     check_resumable(request)
     least = 0 if passes is None else passes.smallest()
     for at_once in dict.fromkeys((bytes_at_once(stored, limit), 0)):
@@ -267,11 +268,11 @@ def _with_libraries(error: MemoryLimitError, libraries: int) -> MemoryLimitError
     return told
 
 
-def _check_gradients(request: Request, semiring: Algebra | None) -> None:
+def _check_gradients(request: Request, algebra: Algebra) -> None:
     """Raise BackendError if gradients are needed through a keyword that has none under a limit."""
-    if semiring is not None:
+    if isinstance(algebra, SemiringAlgebra):
         raise BackendError(
-            f"under memory_limit= there are no gradients in the semiring {semiring.name!r}; leave memory_limit= away, "
+            f"under memory_limit= there are no gradients in the semiring {algebra.name!r}; leave memory_limit= away, "
             "or detach the operands"
         )
     if request.out is not None:

@@ -15,7 +15,6 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BlockError, excerpt
 from einsumx.runtime.limits import Progress
-from einsumx.runtime.request import adapter_in
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.blocks import BlockIndex, Blocks, Box, compute
 from einsumx.streaming.progress import reported
@@ -63,7 +62,6 @@ class Scheduler:
     def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers
         self.work, self.program, self.adapter = work, work.program, work.adapter
-        self.computing = adapter_in(self.adapter, self.program.semiring, self.program.strip_exponent)
         self._stopped = threading.Event()
         self._walks: dict[int, Blocks] = {}  # by thread
 
@@ -79,7 +77,7 @@ class Scheduler:
         running: dict[Future[Any], Piece] = {}
         ready: dict[int, Array] = {}
         lost: Counter[int] = Counter()
-        added = 0
+        added, algebra = 0, self.program.algebra
         total: Array = None
         try:
             with reported(progress, lambda: len(pieces)) as step:
@@ -92,8 +90,9 @@ class Scheduler:
                         piece = pieces[added if in_parts else next(iter(ready))]
                         value = self.received(piece, ready.pop(piece.number))
                         if piece.start:
-                            total = self.computing.add(total, value)
-                            self.computing.synchronize(total)  # the value may be in memory of another thread's stream
+                            total = algebra.added(self.adapter, total, value)
+                            # The value may be in memory of another thread's stream.
+                            algebra.mapped(self.adapter.synchronize, total)
                         else:
                             total = value
                         del value

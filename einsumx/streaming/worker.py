@@ -10,7 +10,6 @@ from typing import Any
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.errors import EinsumxError
-from einsumx.runtime.request import adapter_in
 from einsumx.runtime.threads import sharing
 from einsumx.streaming.blocks import Blocks, Box, compute
 from einsumx.streaming.readers import sources
@@ -39,7 +38,6 @@ class _PieceRunner:
             )
         self._program = job.program
         self._adapter, self._device, self._workers = get_backend(job.program.backend), job.program.device, job.workers
-        self._computing = adapter_in(self._adapter, job.program.semiring, job.program.strip_exponent)
         shared = {number: operand for number, operand in enumerate(job.operands) if operand is not None}
         self._is_slow_to_open = any(isinstance(operand, Opened | Zarr) for operand in shared.values())
         opened, _ = sources([operand.open() for operand in shared.values()], self._adapter, self._device)
@@ -59,7 +57,7 @@ class _PieceRunner:
         with sharing(self._workers, self._adapter.name):
             block = compute(self._blocks.value(piece.index, piece.start, piece.stop), self._read)
         self._sent = {}
-        value = self._computing.to_numpy(block)
+        value = self._program.algebra.mapped(self._adapter.to_numpy, block)
         return None if files is not None and self._write(files, self._blocks.box(piece.index), value) else value
 
     def _write(self, files: PermittedFiles, box: Box, values: Any) -> bool:

@@ -9,9 +9,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.exponents import FrexpResult, Scaled
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
+from einsumx.algebra.scaled import FrexpResult, ScaledArray
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
@@ -126,7 +126,7 @@ class _Fresh(Target):
 
 
 class _Mantissa(Target):
-    """The mantissa and the exponent of a result whose blocks are :class:`~einsumx.adapters.exponents.Scaled`.
+    """The mantissa and the exponent of a result whose blocks are :class:`~einsumx.algebra.scaled.ScaledArray`.
 
     The blocks are aligned when all are written, as the largest exponent is not known before.
     """
@@ -136,7 +136,7 @@ class _Mantissa(Target):
         self._exponents: list[tuple[Box, int | None]] = []
         self._is_cut_anew = False
 
-    def put(self, box: Box, block: Scaled) -> None:
+    def put(self, box: Box, block: ScaledArray) -> None:
         self._fresh.put(box, block.mantissa)
         if self._is_cut_anew:  # later blocks may cover parts of earlier ones
             self._exponents = [(part, own) for each, own in self._exponents for part in difference(each, box)]
@@ -351,7 +351,7 @@ class Output:
         factors = self._factors
         if self._out is None:
             fresh = _Fresh(program, self._adapter, self._order)
-            if program.strip_exponent:
+            if program.algebra.has_exponents:
                 return _Mantissa(fresh)
             return fresh
         final = self._checked(program, casting, at_once)

@@ -15,11 +15,12 @@ from einsumx.cli.arguments import add_import, add_output, add_problem, amount, f
 from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
+from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Operand
 from einsumx.ir.text import summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
 from einsumx.runtime.prepare import accumulator, result_dtype, sized_equation
-from einsumx.runtime.request import Request, adapter_in
+from einsumx.runtime.request import Request
 from einsumx.semirings import BUILTIN
 from einsumx.terminal import terminal_width
 from einsumx.tuning import ESTIMATED, choice_text
@@ -122,7 +123,7 @@ def run(options: argparse.Namespace) -> bool:
     """
     if options.backend == "dask" or options.chunks:
         return _explain_chunks(options)
-    semiring = None if options.semiring is None else BUILTIN[options.semiring].algebra
+    algebra = BUILTIN.get(options.semiring, PLUS_TIMES)
     request = Request(
         options.equation,
         options.shapes,
@@ -130,7 +131,7 @@ def run(options: argparse.Namespace) -> bool:
         optimize=options.optimize,
         backend=options.backend,
         memory_limit=options.memory_limit,
-        semiring=semiring,
+        algebra=algebra,
     )
     planned = cast("Plan | BlockedPlan", plan_of(request, options.device, options.dtype, options.stored))
     if options.source and options.json:
@@ -171,13 +172,13 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     if 0 in equation.sizes:
         raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
     numpy, described = get_backend("numpy"), [Operand(shape, options.dtype) for shape in options.shapes]
-    semiring = None if options.semiring is None else BUILTIN[options.semiring].algebra
-    keywords = Request("", (), accumulate=options.accumulate, semiring=semiring).options(numpy)
+    algebra = BUILTIN.get(options.semiring, PLUS_TIMES)
+    keywords = Request("", (), accumulate=options.accumulate, algebra=algebra).options(numpy)
     dtype = result_dtype(numpy, described, keywords)
     accumulate = accumulator(numpy, described, keywords, dtype)
-    dtypes = dtype, adapter_in(numpy, keywords.semiring).cpu.compute_dtype(accumulate or dtype)
+    dtypes = dtype, algebra.traits(numpy, "").compute_dtype(accumulate or dtype)
     program = program_of_sizes(equation, chunks, dtypes, options.optimize)
-    planned = as_chunked_plan(replace(program, semiring=keywords.semiring))
+    planned = as_chunked_plan(replace(program, algebra=algebra))
     if options.json:
         print_json(_chunked_data(planned))
     else:

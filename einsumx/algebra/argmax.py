@@ -14,6 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.registry import lazy
+from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import label_names, labels_of
 from einsumx.ir.sizes import is_known
@@ -53,8 +54,8 @@ def attained(request: Request) -> ArgmaxResult:
         ValueError: all terms contribute to the sum.
         EinsumxError: as :meth:`einsumx.Semiring.argmax` does.
     """
-    semiring = request.semiring
-    assert semiring is not None
+    semiring = request.algebra
+    assert isinstance(semiring, SemiringAlgebra)
     if semiring.add == "logaddexp":
         raise ValueError(
             f"the semiring {semiring.name!r} adds up all terms, and none of them attains the sum; "
@@ -73,7 +74,7 @@ def attained(request: Request) -> ArgmaxResult:
     sized = sized_equation(written, shapes)
     _check_sizes(sized)
     path = find_path(sized, options.optimize, described_operands)
-    contraction = _Contraction(adapter, options, sized)
+    contraction = _Contraction(adapter, options, sized, is_least=semiring.add == "minimum")
     labels = labels_of(parsed(written, len(shapes)), [len(shape) for shape in shapes])
     with adapter.mode(arrays[0]):
         value = contraction.contract(arrays, path)
@@ -124,10 +125,10 @@ class _PairStep:
 
 
 class _Contraction:
-    """A contraction whose intermediates are kept."""
+    """A contraction whose intermediates are kept; ``is_least`` if the sum is a minimum."""
 
-    def __init__(self, adapter: Adapter, options: Options, sized: SizedEquation) -> None:
-        self._adapter, self._sized = adapter, sized
+    def __init__(self, adapter: Adapter, options: Options, sized: SizedEquation, is_least: bool) -> None:
+        self._adapter, self._sized, self._is_least = adapter, sized, is_least
         self._options = options._replace(optimize="auto")  # for pairs, and the path is found already
         self._steps: list[_PairStep] = []
 
@@ -201,11 +202,6 @@ class _Contraction:
                 terms = adapter.cast(terms, "uint8")
             found |= self._positions_of(step.summed, adapter.best(terms, self._is_least))
         return found
-
-    @property
-    def _is_least(self) -> bool:
-        semiring = self._options.semiring
-        return semiring is not None and semiring.add == "minimum"
 
     def _positions_of(self, labels: Labels, places: Array) -> dict[int, Array]:
         """The position of each label at places that count their positions in C order."""

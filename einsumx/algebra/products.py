@@ -1,19 +1,16 @@
-"""Products of matrices in a semiring by a framework's own functions, for every backend that has no kernels for them."""
+"""Products of matrices and sums in a semiring, composed of a framework's own functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TypeAlias
 
-from einsumx.adapters.typing import Array
+from einsumx.adapters.base import Adapter, Array
 from einsumx.dtypes import itemsize
 from einsumx.ir.sizes import is_known
 
-if TYPE_CHECKING:
-    from einsumx.ir.semiring import Algebra
-
-__all__ = ["Functions", "blocks", "by_blocks", "by_matmul", "log_of_sum", "log_sum_exp", "workspace"]
+__all__ = ["blocks", "composed", "composed_workspace", "elementwise", "log_of_sum", "log_sum_exp", "reduced"]
 
 Shape: TypeAlias = tuple[int, ...]
 Product: TypeAlias = Callable[[Array, Array], Array]
@@ -24,36 +21,6 @@ _TERMS = 1 << 20
 _LEAST = {"float32": 1e-31, "float64": 1.1e-292}
 """The smallest normal number over the precision: a sum of shifted exponentials that is at least this for each of its
 terms has lost none that counts."""
-
-
-class Functions(Protocol):
-    """What is used of an adapter; see :class:`~einsumx.adapters.facets.Semirings`."""
-
-    fuses_terms: bool
-
-    has_branches: bool
-
-    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array: ...
-
-    def named(self, name: str) -> Callable[..., Any]: ...
-
-    def detached(self, array: Array) -> Array: ...
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array: ...
-
-    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array: ...
-
-    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array: ...
-
-    def sum(self, array: Array, axes: tuple[int, ...]) -> Array: ...
-
-    def cast(self, array: Array, dtype: str) -> Array: ...
-
-    def number(self, value: Any, dtype: str, like: Array) -> Array: ...
-
-    def dtype_name(self, dtype: Any) -> str: ...
-
-    def has_values(self, array: Array) -> bool: ...
 
 
 def blocks(lhs: Shape, rhs: Shape, most: int = _TERMS) -> Iterator[tuple[slice, slice]]:
@@ -71,15 +38,47 @@ def blocks(lhs: Shape, rhs: Shape, most: int = _TERMS) -> Iterator[tuple[slice, 
             yield slice(first, min(first + matrices, batch)), slice(start, min(start + rows, lhs[1]))
 
 
-def by_blocks(adapter: Functions, semiring: Algebra, lhs: Shape, rhs: Shape) -> Product:
+def composed(adapter: Adapter, add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> Product:
+    """The function that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
+
+    It broadcasts and reduces, some rows at a time; sums of exponentials are products of matrices, if no sum underflows,
+    and elements have values or the framework has branches.
+
+    Args:
+        adapter: of the framework.
+        add, multiply: the functions of the semiring.
+        lhs: shape of the first matrices; a batch axis of size 1 broadcasts.
+        rhs: shape of the second ones.
+        dtype: of both, and of the result.
+    """
+    product = _by_blocks(adapter, add, multiply, lhs, rhs)
+    is_matmul = add == "logaddexp" and is_known((*lhs, *rhs))
+    is_matmul = is_matmul and (adapter.has_branches or not adapter.fuses_terms)
+    return _by_matmul(adapter, product, lhs[2], dtype) if is_matmul else product
+
+
+def composed_workspace(adapter: Adapter, add: str, lhs: Shape, rhs: Shape, dtype: str) -> int:
+    """The most bytes that :func:`composed` allocates while it runs, besides its result."""
+    if adapter.fuses_terms and not (adapter.has_branches and add == "logaddexp"):
+        return 0
+    operands, result = prod(lhs) + prod(rhs), max(lhs[0], rhs[0]) * lhs[1] * rhs[2]
+    first = None if adapter.fuses_terms else next(blocks(lhs, rhs), None)
+    terms = 0 if first is None else prod([each.stop for each in first]) * prod(rhs[1:])
+    if add != "logaddexp":
+        return (terms + operands + result) * itemsize(dtype)
+    # Shifted operands, their exponentials, and sums; or shifted terms and their exponentials.
+    return (3 * terms + 4 * operands + 5 * result) * itemsize(dtype)
+
+
+def _by_blocks(adapter: Adapter, add: str, multiply: str, lhs: Shape, rhs: Shape) -> Product:
     """The product as a broadcast and a reduction, of a block at a time if the framework would make the broadcast array.
 
     What it computes depends on no values, so that it can be traced and differentiated.
     """
 
     def block(left: Array, right: Array) -> Array:
-        terms = adapter.elementwise(semiring.multiply, left[:, :, :, None], right[:, None, :, :])
-        return adapter.reduced(semiring.add, terms, (2,))
+        terms = elementwise(adapter, multiply, left[:, :, :, None], right[:, None, :, :])
+        return reduced(adapter, add, terms, (2,))
 
     if adapter.fuses_terms or not is_known((*lhs, *rhs)):
         return block
@@ -101,11 +100,11 @@ def by_blocks(adapter: Functions, semiring: Algebra, lhs: Shape, rhs: Shape) -> 
     return product
 
 
-def _joined(adapter: Functions, parts: list[Array], axis: int) -> Array:
+def _joined(adapter: Adapter, parts: list[Array], axis: int) -> Array:
     return parts[0] if len(parts) == 1 else adapter.named("concat")(parts, axis=axis)
 
 
-def by_matmul(adapter: Functions, otherwise: Product, terms: int, dtype: str) -> Product:
+def _by_matmul(adapter: Adapter, otherwise: Product, terms: int, dtype: str) -> Product:
     """The log-sum-exps as a product of exponentials, shifted by the maxima of rows and columns.
 
     Terms that are small beside both maxima can underflow. If all of a sum may have done so, or has infinities or nan,
@@ -146,18 +145,32 @@ def by_matmul(adapter: Functions, otherwise: Product, terms: int, dtype: str) ->
     return product
 
 
-def _shift(adapter: Functions, array: Array, *axes: int) -> Array:
+def _shift(adapter: Adapter, array: Array, *axes: int) -> Array:
     """The maxima along axes that are kept, without derivatives; 0 in the place of an infinity or nan."""
     return _finite(adapter, adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True)))
 
 
-def _finite(adapter: Functions, array: Array) -> Array:
+def _finite(adapter: Adapter, array: Array) -> Array:
     zero = adapter.number(0.0, adapter.dtype_name(array.dtype), array)
     return adapter.named("where")(adapter.named("isfinite")(array), array, zero)
 
 
-def log_sum_exp(adapter: Functions, array: Array, axes: tuple[int, ...]) -> Array:
-    """The log-sum-exp over axes; see :meth:`~einsumx.adapters.facets.Semirings.reduced`."""
+def elementwise(adapter: Adapter, name: str, lhs: Array, rhs: Array) -> Array:
+    """A function of a semiring of two arrays, which broadcast."""
+    if name == "logaddexp" and not adapter.has_logaddexp:
+        return log_of_sum(adapter, lhs, rhs)
+    return adapter.elementwise(name, lhs, rhs)
+
+
+def reduced(adapter: Adapter, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+    """The reduction of an array over axes by a function of a semiring."""
+    if name == "logaddexp" and not adapter.has_logaddexp:
+        return log_sum_exp(adapter, array, axes)
+    return adapter.reduced(name, array, axes)
+
+
+def log_sum_exp(adapter: Adapter, array: Array, axes: tuple[int, ...]) -> Array:
+    """The log-sum-exp over axes."""
     where, dtype = adapter.named("where"), adapter.dtype_name(array.dtype)
     largest = adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True))
     total = adapter.sum(adapter.named("exp")(array - _finite(adapter, largest)), axes)
@@ -168,18 +181,7 @@ def log_sum_exp(adapter: Functions, array: Array, axes: tuple[int, ...]) -> Arra
     return where(is_finite, logarithm + largest, largest)
 
 
-def log_of_sum(adapter: Functions, lhs: Array, rhs: Array) -> Array:
-    """``logaddexp`` of a framework that has none."""
+def log_of_sum(adapter: Adapter, lhs: Array, rhs: Array) -> Array:
+    """The logarithm of the sum of two exponentials."""
     exp, shift = adapter.named("exp"), _finite(adapter, adapter.named("maximum")(lhs, rhs))
     return adapter.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
-
-
-def workspace(semiring: Algebra, lhs: Shape, rhs: Shape, dtype: str, has_terms: bool = True) -> int:
-    """The most bytes that a product allocates besides its result; without terms if the framework fuses them."""
-    operands, result = prod(lhs) + prod(rhs), max(lhs[0], rhs[0]) * lhs[1] * rhs[2]
-    first = next(blocks(lhs, rhs), None) if has_terms else None
-    terms = 0 if first is None else prod([each.stop for each in first]) * prod(rhs[1:])
-    if semiring.add != "logaddexp":
-        return (terms + operands + result) * itemsize(dtype)
-    # Shifted operands, their exponentials, and sums; or shifted terms and their exponentials.
-    return (3 * terms + 4 * operands + 5 * result) * itemsize(dtype)

@@ -1,0 +1,205 @@
+"""The algebra of :func:`einsumx.einsum_frexp`: sums of products of arrays that are scaled by powers of two.
+
+Paths, layouts and blocks do not depend on how large numbers are, so programs have the ops of any other. Each
+intermediate is a :class:`ScaledArray`, an array of the framework and an exponent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from einsumx.adapters.traits import HALVES
+from einsumx.dtypes import itemsize, kind
+from einsumx.errors import BackendError
+from einsumx.ir import ops
+from einsumx.ir.algebra import Algebra, Kernels
+from einsumx.ir.cost import returns_view
+
+if TYPE_CHECKING:
+    from einsumx.adapters.base import Adapter
+    from einsumx.adapters.traits import Traits
+    from einsumx.adapters.typing import Array, Run
+    from einsumx.ir.program import Operand, Program
+
+__all__ = ["SCALED", "FrexpResult", "Scaled", "ScaledArray"]
+
+
+class FrexpResult(NamedTuple):
+    """What :func:`einsumx.einsum_frexp` returns; the result of the contraction is ``mantissa * 2**exponent``.
+
+    Attributes:
+        mantissa: an array whose largest element is in ``[0.5, 1)``.
+        exponent: an int; where values are not known, as under ``jax.jit``, an integer array without axes.
+    """
+
+    mantissa: Any
+    exponent: Any
+
+
+@dataclass(slots=True)
+class ScaledArray:
+    """An array of a framework and the power of two by which it is multiplied.
+
+    Attributes:
+        mantissa: the array.
+        exponent: an int, or an integer array in a trace; None for an array of nothing but 0, infinities and nan.
+        is_normal: whether the largest part of the mantissa is in ``[0.5, 1)``, so that products may read it.
+    """
+
+    mantissa: Array
+    exponent: Any = 0
+    is_normal: bool = False
+
+
+class Scaled(Algebra):
+    """Plus and times of :class:`ScaledArray`; results are pairs of a mantissa and an exponent."""
+
+    text = " with exponents"
+    is_plain = False
+    has_exponents = True
+    function = "einsum_frexp"
+
+    def __reduce__(self) -> str:
+        return "SCALED"
+
+    def check_dtype(self, dtype: str) -> None:
+        if kind(dtype) not in "fc":
+            raise BackendError(
+                f"einsum_frexp returns a mantissa below 1, which {dtype} does not hold; pass dtype='float64'"
+            )
+
+    def traits(self, adapter: Adapter, device: str) -> Traits:
+        if adapter.no_exponents:
+            raise BackendError(f"{adapter.name}: {adapter.no_exponents}")
+        return _of_mantissas(adapter.traits(device))
+
+    def lowered(self, program: Program) -> Program:
+        """The program, with a copy if it would return a view of an operand, because results are scaled."""
+        if not returns_view(program):
+            return program
+        result = max([op.out for op in program.ops], default=len(program.operands) - 1) + 1
+        return replace(program, ops=(*program.ops, ops.Copy(result, program.result, "scaled")), result=result)
+
+    def workspace(self, kernels: Kernels, op: ops.Op, operands: Sequence[Operand], device: str) -> int:
+        own = kernels.workspace(op, operands, device)
+        match op:
+            case ops.Matmul() | ops.Multiply() | ops.Native() | ops.Sum() | ops.Scale():
+                copies = sum(operand.nbytes for operand in operands)
+                if isinstance(op, ops.Matmul | ops.Multiply):
+                    return own + copies
+                shape = op.result_shape([operand.shape for operand in operands])
+                return own + copies + replace(operands[0], shape=shape, strides=None).nbytes
+            case ops.Cast():
+                return own + operands[0].nbytes
+            case _:
+                return own
+
+    def kernel(
+        self, adapter: Adapter, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str
+    ) -> Callable[..., ScaledArray]:
+        kernel = adapter.kernel(op, shapes, dtype)
+        match op:
+            case ops.Cast():
+                return _cast(adapter, op, kernel, dtype)
+            case ops.Transpose() | ops.Reshape() | ops.Expand():
+                return lambda source: self.mapped(kernel, source)
+            case ops.Copy():
+                return lambda source: _normal(adapter, self.mapped(kernel, source), is_new=True)
+            case ops.First() | ops.Diagonal():  # of which the largest element need not be one
+                return lambda source: replace(self.mapped(kernel, source), is_normal=False)
+            case ops.Zeros():
+                return lambda *sources: ScaledArray(kernel(*[_scaled(each).mantissa for each in sources]), None, True)
+            case _:
+                return _product(adapter, kernel, is_new=isinstance(op, ops.Matmul | ops.Multiply))
+
+    def finish(self, adapter: Adapter) -> None:
+        return None  # prepare() makes an element of the mantissa
+
+    def prepare(self, adapter: Adapter, run: Run, program: Program) -> Run:
+        finish = adapter.element if not program.shape else None
+
+        def pairs(*arrays: Array) -> Any:
+            result = _normal(adapter, run(*arrays))
+            return result.mantissa if finish is None else finish(result.mantissa), result.exponent
+
+        prepared = adapter.prepare(pairs, program)
+
+        def stripped(*arrays: Array) -> FrexpResult:
+            mantissa, exponent = prepared(*arrays)
+            return FrexpResult(mantissa, adapter.as_exponent(exponent))
+
+        return stripped
+
+    def added(self, adapter: Adapter, total: ScaledArray, part: ScaledArray) -> ScaledArray:
+        if total.exponent is None or part.exponent is None:
+            exponent = part.exponent if total.exponent is None else total.exponent
+            return ScaledArray(adapter.add(total.mantissa, part.mantissa), exponent, True)
+        exponent = max(total.exponent, part.exponent)
+        aligned = [adapter.times_power(each.mantissa, each.exponent - exponent, True) for each in (total, part)]
+        return _normal(adapter, ScaledArray(adapter.add(*aligned), exponent), is_new=True)
+
+    def mapped(self, function: Callable[[Array], Array], value: Any) -> ScaledArray:
+        source = _scaled(value)
+        return ScaledArray(function(source.mantissa), source.exponent, source.is_normal)
+
+
+SCALED = Scaled()
+"""The meaning of :func:`einsumx.einsum_frexp`."""
+
+
+@lru_cache(maxsize=256)
+def _of_mantissas(traits: Traits) -> Traits:
+    """The traits of a framework that casts halves before anything else, because they have too few exponents."""
+    return replace(
+        traits,
+        matmul_dtypes=traits.matmul_dtypes - HALVES,
+        native_dtypes=traits.native_dtypes - HALVES,
+        wide_matmul=frozenset(),
+        wide_sum=frozenset(),
+    )
+
+
+def _scaled(value: Any) -> ScaledArray:
+    """An intermediate as it is, and an operand with the exponent 0."""
+    return value if isinstance(value, ScaledArray) else ScaledArray(value)
+
+
+def _normal(adapter: Adapter, value: Any, is_new: bool = False) -> ScaledArray:
+    """A value scaled such that products may read it; ``is_new`` if nothing else refers to its array."""
+    source = _scaled(value)
+    if source.is_normal:
+        return source
+    return ScaledArray(*adapter.normalized(source.mantissa, source.exponent, is_new), True)
+
+
+def _product(adapter: Adapter, kernel: Callable[..., Array], is_new: bool) -> Callable[..., ScaledArray]:
+    """The function that scales operands, runs ``kernel`` on their mantissas, and scales the result."""
+
+    def run(*sources: Any) -> ScaledArray:
+        scaled = [_normal(adapter, source) for source in sources]
+        result = kernel(*[source.mantissa for source in scaled])
+        exponents = [source.exponent for source in scaled if source.exponent is not None]
+        return ScaledArray(*adapter.normalized(result, sum(exponents), is_new), True)
+
+    return run
+
+
+def _cast(adapter: Adapter, op: ops.Cast, kernel: Callable[..., Array], dtype: str) -> Callable[..., ScaledArray]:
+    if dtype in HALVES:  # not the kernel, which may leave this to the next op
+        return lambda source: SCALED.mapped(lambda array: adapter.cast(array, op.dtype), source)
+    if kind(dtype) not in "fc" or _part(op.dtype) >= _part(dtype):
+        return lambda source: SCALED.mapped(kernel, source)
+
+    def narrowed(source: Any) -> ScaledArray:
+        source = _normal(adapter, source)
+        return ScaledArray(kernel(source.mantissa), source.exponent)  # in which 1 may have been rounded to
+
+    return narrowed
+
+
+def _part(dtype: str) -> int:
+    """Bytes of a real number, or of a part of a complex one."""
+    return itemsize(dtype) // (2 if kind(dtype) == "c" else 1)

@@ -1,0 +1,285 @@
+"""The algebra of a semiring: other functions in the place of the sum and the product of a contraction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import log, prod
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from einsumx.algebra.products import composed, composed_workspace, elementwise, reduced
+from einsumx.dtypes import NAMED, kind
+from einsumx.errors import BackendError, shown
+from einsumx.ir import ops
+from einsumx.ir.algebra import Algebra, Kernels
+from einsumx.ir.sizes import is_known
+
+if TYPE_CHECKING:
+    from einsumx.adapters.base import Adapter
+    from einsumx.adapters.traits import Traits
+    from einsumx.adapters.typing import Array
+    from einsumx.ir.program import Operand
+
+__all__ = ["Addition", "Multiplication", "SemiringAlgebra"]
+
+Addition: TypeAlias = Literal["maximum", "minimum", "logaddexp", "or"]
+Multiplication: TypeAlias = Literal["add", "multiply", "maximum", "minimum", "and"]
+
+_INFINITY = float("inf")
+
+_CONSTANTS: dict[tuple[str, str], tuple[float, float]] = {
+    ("maximum", "add"): (-_INFINITY, 0.0),
+    ("minimum", "add"): (_INFINITY, 0.0),
+    ("maximum", "multiply"): (0.0, 1.0),
+    ("minimum", "multiply"): (_INFINITY, 1.0),
+    ("maximum", "minimum"): (-_INFINITY, _INFINITY),
+    ("minimum", "maximum"): (_INFINITY, -_INFINITY),
+    ("logaddexp", "add"): (-_INFINITY, 0.0),
+    ("or", "and"): (False, True),
+}
+"""The zero and the one of each pair of functions that distribute over each other."""
+
+_LONGEST = 60
+"""The most letters in a name."""
+
+_FLOATS = frozenset(name for name in NAMED if kind(name) == "f")
+
+_ELEMENTS = 2e9
+"""Multiply-adds of a product by elementwise functions in a second: about those of two cores."""
+
+
+@dataclass(frozen=True, eq=False)
+class SemiringAlgebra(Algebra):
+    """The functions of a semiring; :class:`einsumx.Semiring` adds the methods that compute.
+
+    Truth values need no other functions, because a sum of bools is an or in every plan, and their product an and.
+
+    Attributes:
+        name: for plans and messages.
+        add: the function of two elements that replaces the sum.
+        multiply: the function that replaces the product, over which ``add`` distributes.
+
+    Raises:
+        ValueError: the functions are unknown, or do not distribute.
+
+    >>> SemiringAlgebra("widest path", "maximum", "minimum").zero
+    -inf
+    """
+
+    name: str
+    add: Addition
+    multiply: Multiplication
+
+    function = "in_semiring"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the fields are equal, also of a class that adds methods."""
+        return isinstance(other, SemiringAlgebra) and self.arguments == other.arguments
+
+    def __hash__(self) -> int:
+        return hash(self.arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SemiringAlgebra, self.arguments
+
+    def __post_init__(self) -> None:
+        if (self.add, self.multiply) not in _CONSTANTS:
+            pairs = ", ".join(f"{add}/{multiply}" for add, multiply in _CONSTANTS)
+            raise ValueError(
+                f"{shown(self.add)} and {shown(self.multiply)} are not the functions of a semiring; these are: {pairs}"
+            )
+        if type(self.name) is not str or not self.name.isprintable() or not 0 < len(self.name) <= _LONGEST:
+            raise ValueError(f"the name of a semiring is a printable text of up to {_LONGEST} letters")
+
+    @property
+    def arguments(self) -> tuple[str, str, str]:  # type: ignore[override]
+        return self.name, self.add, self.multiply
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        """What sums and products mean, after the first line of a plan's text.
+
+        >>> import einsumx
+        >>> print(einsumx.semirings.max_plus.plan("ij,jk->ik", (2, 3), (3, 4)))
+        ij,jk->ik  (2,3) (3,4)  float64 on numpy in max-plus (maximum, add)
+          %2 = matmul %0 %1  24 multiply-adds
+          result %2          (2,4) float64
+        """
+        return f" in {self.name} ({self.add}, {self.multiply})"
+
+    @property
+    def zero(self) -> float:  # type: ignore[override]
+        """The sum of no terms.
+
+        >>> SemiringAlgebra("min-plus", "minimum", "add").zero
+        inf
+        """
+        return _CONSTANTS[self.add, self.multiply][0]
+
+    @property
+    def one(self) -> float:
+        """The product of no factors.
+
+        >>> SemiringAlgebra("log", "logaddexp", "add").one
+        0.0
+        """
+        return _CONSTANTS[self.add, self.multiply][1]
+
+    @property
+    def is_boolean(self) -> bool:  # type: ignore[override]
+        """Whether it computes with truth values, as every framework does for a dtype of bool."""
+        return self.add == "or"
+
+    @property
+    def is_plain(self) -> bool:  # type: ignore[override]
+        return self.is_boolean
+
+    def check_dtype(self, dtype: str) -> None:
+        """Raise BackendError if arrays of a dtype cannot hold its elements.
+
+        Integers lack the infinities, and would wrap around; complex numbers have no order.
+
+        >>> SemiringAlgebra("max-plus", "maximum", "add").check_dtype("float16")
+        """
+        if kind(dtype) == ("b" if self.is_boolean else "f"):
+            return
+        if self.is_boolean:
+            raise BackendError(f"the semiring {self.name!r} computes in bool, not in {dtype}; leave dtype= away")
+        if kind(dtype) == "c":
+            why = "complex numbers have no order"
+        elif kind(dtype) == "O":
+            why = "it computes in floating-point numbers alone"
+        else:
+            why = f"{dtype} holds no infinity, which stands for what is impossible, and its sums wrap around"
+        raise BackendError(f"the semiring {self.name!r} does not compute in {dtype}, as {why}; pass dtype='float64'")
+
+    def traits(self, adapter: Adapter, device: str) -> Traits:
+        traits = adapter.traits(device)
+        if self.is_boolean:
+            return traits
+        if not adapter.has_semirings:
+            raise BackendError(
+                f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {self.name!r}; "
+                f"{adapter.no_semirings}"
+            )
+        return _in_elements(traits, self.add == "logaddexp")
+
+    def workspace(self, kernels: Kernels, op: ops.Op, operands: Sequence[Operand], device: str) -> int:
+        adapter: Any = kernels
+        match op:
+            case _ if self.is_boolean:
+                return kernels.workspace(op, operands, device)
+            case ops.Matmul():
+                shapes = _as_matrices(*[operand.shape for operand in operands])
+                own = adapter.semiring_workspace(self.add, self.multiply, *shapes, operands[0].dtype)
+                return composed_workspace(adapter, self.add, *shapes, operands[0].dtype) if own is None else int(own)
+            case ops.Sum() if self.add == "logaddexp":
+                return 2 * operands[0].nbytes  # the shifted terms and their exponentials
+            case ops.Sum() | ops.Scale() | ops.Multiply() | ops.Zeros():
+                return 0
+            case _:
+                return kernels.workspace(op, operands, device)
+
+    def kernel(self, adapter: Adapter, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Any]:
+        match op:
+            case _ if self.is_boolean:
+                return adapter.kernel(op, shapes, dtype)
+            case ops.Matmul():
+                return self._matmul(adapter, shapes, dtype)
+            case ops.Multiply():
+                return lambda lhs, rhs: adapter.copied_order(adapter.elementwise(self.multiply, lhs, rhs))
+            case ops.Sum():
+                return lambda source: reduced(adapter, self.add, source, op.axes)
+            case ops.Scale() if self.add == "logaddexp":
+                return lambda source: self._repeated(adapter, source, op.count)
+            case ops.Scale():  # the maximum of equal elements is that element
+                return adapter.copy
+            case ops.Zeros():
+                return lambda *sources: self._zeros(adapter, sources, op)
+            case _:  # the framework's own, which may take a diagonal by a sum
+                return adapter.kernel(op, shapes, dtype)
+
+    def added(self, adapter: Adapter, total: Array, part: Array) -> Array:
+        if self.is_boolean:
+            return adapter.add(total, part)
+        with adapter.mode(total):
+            return elementwise(adapter, self.add, total, part)
+
+    def _repeated(self, adapter: Adapter, source: Array, count: int) -> Array:
+        """So many equal terms of a sum of exponentials, which add the logarithm of their number."""
+        number = adapter.number(log(count), adapter.dtype_name(source.dtype), source)
+        return adapter.elementwise("add", source, number)
+
+    def _zeros(self, adapter: Adapter, sources: Sequence[Array], op: ops.Zeros) -> Array:
+        zeros = adapter.zeros(sources, op.shape, op.dtype)
+        return adapter.elementwise("add", zeros, adapter.number(self.zero, op.dtype, zeros))
+
+    def _matmul(
+        self, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str
+    ) -> Callable[[Array, Array], Array]:
+        """The product of vectors, matrices or batches of them, as one of matrices with a batch axis."""
+        lhs_shape, rhs_shape = shapes
+        first, second = _as_matrices(lhs_shape, rhs_shape)
+        product = adapter.semiring_product(self.add, self.multiply, first, second, dtype)
+        if product is None:
+            product = composed(adapter, self.add, self.multiply, first, second, dtype)
+        multiply, result = product, ops.Matmul(2, 0, 1).result_shape([lhs_shape, rhs_shape])
+        if len(result) == 3 and (first, second) == (lhs_shape, rhs_shape):
+            return multiply
+        reshape = adapter.reshape
+        if is_known((*lhs_shape, *rhs_shape)):
+            return lambda lhs, rhs: reshape(multiply(reshape(lhs, first), reshape(rhs, second)), result)
+        # New axes of size 1, which are taken off the result again, need no sizes.
+        left, right = _new_axes(lhs_shape, 1), _new_axes(rhs_shape, 2)
+        taken = (
+            slice(None) if len(result) == 3 else 0,
+            *[0 if len(shape) == 1 else slice(None) for shape in (lhs_shape, rhs_shape)],
+        )
+        return lambda lhs, rhs: multiply(lhs[left], rhs[right])[taken]
+
+
+@lru_cache(maxsize=256)
+def _in_elements(traits: Traits, is_log: bool) -> Traits:
+    """The traits of a framework whose only product is that of a semiring, with one batch axis."""
+    halves = tuple((name, wide) for name, wide in traits.widen if name in _FLOATS)
+    rates = traits.rates
+    if not is_log:
+        rates = replace(rates, gemm=min(_ELEMENTS, rates.gemm))
+    return replace(
+        traits,
+        matmul_dtypes=_FLOATS - {name for name, _ in halves} if is_log else _FLOATS,
+        matmul_through=(),
+        wide_products=(),
+        pool_products=frozenset(),
+        widen=halves if is_log else (),  # a maximum is exact in any dtype
+        wide_matmul=frozenset(),
+        wide_sum=frozenset(),
+        min_batch_axes=0,
+        max_batch_axes=1,
+        transpose_flags=False,
+        multiply_broadcasts=False,
+        inner_batch=False,
+        outer_by_matmul=False,
+        dots_by_sum=False,
+        pairs_by_einsum=False,
+        native_dtypes=frozenset(),
+        native_any_labels=False,
+        native_max_labels=0,
+        native_max_operands=0,
+        rates=replace(rates, native=0.0, sweep=0.0),
+    )
+
+
+def _as_matrices(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of a product with a batch axis each: vectors are a row, or a column, and batch axes one."""
+    lhs, rhs = (1, *lhs) if len(lhs) == 1 else lhs, (*rhs, 1) if len(rhs) == 1 else rhs
+    return (prod(lhs[:-2]), *lhs[-2:]), (prod(rhs[:-2]), *rhs[-2:])
+
+
+def _new_axes(shape: tuple[int, ...], place: int) -> tuple[slice | None, ...]:
+    """The index that makes a batch of matrices of an array of up to three axes; a vector's new axis is at ``place``."""
+    axes: list[slice | None] = [slice(None)] * len(shape)
+    if len(shape) == 1:
+        axes.insert(place - 1, None)
+    return (*[None] * (3 - len(axes)), *axes)
