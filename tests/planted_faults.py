@@ -206,21 +206,20 @@ class ScalingThatRounds(Numpy):
 
 @fault("exponents", "zeros have the exponent", "* zeros")
 class ZerosWithTheExponentsOfTheirFactors(Numpy):
-    def normalized(self, array, exponent, is_new=False):
-        found, own = super().normalized(array, exponent, is_new)
-        return found, (exponent or 0) if own is None else own
+    def magnitudes(self, array):
+        return array if array.any() else 0.5
 
 
 @fault("exponents", "not in [0.5, 1)")
 class ExponentOfTheFirstElement(Numpy):
-    def binary_exponent(self, array):
-        return super().binary_exponent(array.reshape(-1)[:1])
+    def magnitudes(self, array):
+        return array.reshape(-1)[:1]
 
 
 @fault("exponents", "element")
 class SmallNumbersThatAreNotScaled(Numpy):
-    def times_power(self, array, exponent, is_new=False):
-        return super().times_power(array, min(exponent, 0), is_new)
+    def times_factor(self, array, factor, dtype, is_new):
+        return super().times_factor(array, min(factor, 1.0), dtype, is_new)
 
 
 @fault("accumulators", "element")

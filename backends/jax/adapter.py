@@ -300,9 +300,9 @@ class JaxAdapter(Adapter):
 
     # -- exponents --------------------------------------------------------------------------------------
 
-    def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
+    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
         if not _is_tracer(type(array)):
-            return super().normalized(array, exponent, is_new)
+            return None
         xp, lax = self.xp, self._jax.lax
         is_complex = xp.iscomplexobj(array)
         parts = [lax.real(array), lax.imag(array)] if is_complex else [array]
@@ -319,9 +319,7 @@ class JaxAdapter(Adapter):
         return self._jax.lax.bitcast_convert_type(array, self.xp.dtype(dtype))
 
     def as_exponent(self, exponent: Any) -> Any:
-        if exponent is None or _is_tracer(type(exponent)):
-            return super().as_exponent(exponent)
-        return int(exponent)
+        return exponent if _is_tracer(type(exponent)) else int(exponent)
 
     def public_class(self) -> type[Adapter]:
         return _PublicJax

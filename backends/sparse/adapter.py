@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import largest_exponent
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
@@ -250,13 +249,10 @@ class SparseAdapter(Adapter):
         total = super().combined(alpha, result, beta, values, dtype)
         return self.xp.GCXS(total) if isinstance(result, self.xp.GCXS) and total.shape else total
 
-    def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
+    def magnitudes(self, array: Array) -> Any:
         from einsumx.backends.sparse.kernels import as_elements
 
-        return super().normalized(as_elements(array), exponent, is_new)
-
-    def binary_exponent(self, array: Array) -> int | None:
-        return largest_exponent(array.data if isinstance(array, self.xp.SparseArray) else array)
+        return as_elements(array).data if isinstance(array, self.xp.SparseArray) else array
 
 
 def _letters(count: int) -> list[str]:

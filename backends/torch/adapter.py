@@ -414,14 +414,13 @@ class TorchAdapter(Adapter):
     def _exponents(self) -> Any:
         return imported("einsumx.backends.torch.exponents")
 
-    def binary_exponent(self, array: Array) -> int | None:
-        exponent: int | None = self._exponents.binary_exponent(array)
-        return exponent
+    def magnitudes(self, array: Array) -> Any:
+        return self._exponents.magnitudes(array)
 
-    def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
+    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
         if self._exponents.has_values(array):
-            return super().normalized(array, exponent, is_new)
-        pair: tuple[Array, Any] = self._exponents.normalized(array, exponent)
+            return None
+        pair: tuple[Array, Array] = self._exponents.normalized(array, exponent)
         return pair
 
     def public_class(self) -> type[Adapter]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from functools import reduce
 from importlib import import_module
-from math import frexp, isfinite
+from math import isfinite
 from typing import Any
 
 from einsumx.adapters.typing import Array
 from einsumx.algebra.powers import traced_exponent, traced_powers
 
-__all__ = ["binary_exponent", "has_values", "normalized"]
+__all__ = ["has_values", "magnitudes", "normalized"]
 
 torch: Any = import_module("torch")
 
@@ -29,23 +29,24 @@ def has_values(array: Array) -> bool:
     return not (torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state())
 
 
-def binary_exponent(array: Array) -> int | None:
-    """As :meth:`einsumx.adapters.facets.Exponents.binary_exponent`, of a tensor with values."""
+def magnitudes(array: Array) -> float | complex:
+    """As :meth:`einsumx.adapters.facets.Exponents.magnitudes`, of a tensor with values."""
     array = array.detach().resolve_conj().resolve_neg()
     if not array.numel():
-        return None
+        return 0.0
     parts = torch.view_as_real(array) if array.is_complex() else array
     least, most = parts.aminmax()
-    largest = torch.maximum(most, -least).item()
-    if not isfinite(largest):
-        if array.is_complex():
-            return 0
-        largest = torch.where(parts.isfinite(), parts.abs(), 0).amax().item()
-    return frexp(largest)[1] if largest else None
+    largest: float = torch.maximum(most, -least).item()
+    if isfinite(largest):
+        return largest
+    if array.is_complex():
+        return complex("nan")
+    finite: float = torch.where(parts.isfinite(), parts.abs(), 0).amax().item()
+    return finite
 
 
 def normalized(array: Array, exponent: Any) -> tuple[Array, Array]:
-    """As :meth:`einsumx.adapters.facets.Exponents.normalized`, of a tensor without values."""
+    """As :meth:`einsumx.adapters.facets.Exponents.normalized_in_trace`, of a tensor without values."""
     is_complex = array.is_complex()
     parts = torch.view_as_real(array.resolve_conj()) if is_complex else array
     wide = torch.float64 if parts.dtype is torch.float64 else torch.float32

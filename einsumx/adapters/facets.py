@@ -369,100 +369,29 @@ class Exponents(Updates):
     no_exponents: str = ""
     """Why it has no ``einsum_frexp``, and what to do; empty if it has."""
 
-    def binary_exponent(self, array: Array) -> int | None:
-        """The exponent ``e`` with ``2**(e-1) <= m < 2**e``, where ``m`` is the largest magnitude of a finite part.
-
-        The parts of a complex number are its real and its imaginary part. It is 0 for complex arrays with an infinity
-        or nan, which no factor would leave as they are, and None if there is no finite part but 0.
-
-        Raises:
-            BackendError: the values are not known, as while a graph is traced.
-        """
-        try:
-            values = self.magnitudes(array)
-        except Exception as error:
-            raise BackendError(
-                f"{self.name}: einsum_frexp reads the largest element of each intermediate, and a trace has "
-                f"none; call einsum outside of it ({type(error).__name__})"
-            ) from error
-        return largest_exponent(values)
-
     def magnitudes(self, array: Array) -> Any:
-        """The array as one of NumPy, or fewer elements that have the same :meth:`binary_exponent`.
+        """The array as one of NumPy, or a number or fewer elements with the same largest magnitude of a finite part.
 
-        The default copies all of it to the host; a framework for which that is slow overrides it.
+        The parts of a complex number are its real and its imaginary part; one with an infinity or nan must stay one.
+        The default copies all of the array to the host; a framework for which that is slow overrides it.
         """
         is_wide = self.dtype_name(array.dtype) != "bfloat16"  # which NumPy lacks
         return self.to_numpy(array if is_wide else self.cast(array, "float32"))
 
-    def times_power(self, array: Array, exponent: int, is_new: bool = False) -> Array:
-        """``array * 2**exponent``, exact unless it under- or overflows.
-
-        Args:
-            array: of floating-point or complex numbers.
-            exponent: any integer.
-            is_new: whether nothing else refers to ``array``, which may then be written to.
-        """
-        dtype = self.dtype_name(array.dtype)
-        most = 14 if dtype in ("float16", "complex32") else 126 if dtype in _SINGLE else 1022
-        exponent = max(-_FARTHEST, min(exponent, _FARTHEST))
-        while exponent:
-            step = max(-most, min(exponent, most))
-            exponent -= step
-            array = self.times_factor(array, 2.0**step, dtype, is_new)
-            is_new = True
-        return array
-
     def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
-        """``array * factor`` for a power of two that ``dtype`` holds; see :meth:`times_power`."""
+        """``array * factor`` for a power of two that ``dtype`` holds; ``is_new`` if the array may be written to."""
         return (self.scaled_new if is_new else self.scaled)(array, factor, dtype)
 
-    def normalized(self, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
-        """``array * 2**exponent`` as a mantissa, whose largest finite part is in ``[0.5, 1)``, and an exponent.
+    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
+        """``array * 2**exponent`` as a mantissa and an exponent, an integer array without axes; None if it has values.
 
-        None stands for the exponent of 0. While a graph is traced, an exponent is an integer array without axes, which
-        derivatives take as a constant.
+        Derivatives take the exponent as a constant. See :func:`einsumx.algebra.scaled.normalized`.
         """
-        own = self.binary_exponent(array)
-        if own is None:
-            return array, None
-        return self.times_power(array, -own, is_new), (exponent or 0) + own
+        return None
 
     def as_exponent(self, exponent: Any) -> Any:
-        """An exponent of :meth:`normalized` for users: an int if its value is known."""
-        return 0 if exponent is None else exponent
-
-
-_SINGLE = frozenset({"bfloat16", "float32", "complex64"})
-
-_FARTHEST = 4 * 16_500
-"""An exponent beyond which every number of every dtype is 0 or infinite."""
-
-
-def largest_exponent(values: Any) -> int | None:
-    """As :meth:`Exponents.binary_exponent`, of a NumPy array.
-
-    >>> import numpy
-    >>> largest_exponent(numpy.array([3.0, -9.0])), largest_exponent(numpy.zeros(2))
-    (4, None)
-    """
-    np = import_module("numpy")
-    values = np.asarray(values)
-    if not values.size:
-        return None
-    is_complex = values.dtype.kind == "c"
-    parts = (values.real, values.imag) if is_complex else (values,)
-    with np.errstate(all="ignore"):
-        bounds = [bound for part in parts for bound in (part.max(), -part.min())]
-        if not all(np.isfinite(bound) for bound in bounds):
-            if is_complex:
-                return 0
-            finite = np.abs(values[np.isfinite(values)])
-            bounds = [finite.max()] if finite.size else [bounds[0] * 0]
-    largest = max(bounds)
-    if not largest > 0:
-        return None
-    return int(np.frexp(largest if values.dtype.kind in "fc" else float(largest))[1])
+        """The exponent of a result for users: an int if its value is known."""
+        return exponent
 
 
 class Configured(Arrays):

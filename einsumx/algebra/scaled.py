@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import import_module
+from math import frexp, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.traits import HALVES
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.typing import Array, Run
     from einsumx.ir.program import Operand, Program
 
-__all__ = ["SCALED", "FrexpResult", "Scaled", "ScaledArray"]
+__all__ = ["SCALED", "FrexpResult", "Scaled", "ScaledArray", "binary_exponent", "times_power"]
 
 
 class FrexpResult(NamedTuple):
@@ -129,7 +131,7 @@ class Scaled(Algebra):
 
         def stripped(*arrays: Array) -> FrexpResult:
             mantissa, exponent = prepared(*arrays)
-            return FrexpResult(mantissa, adapter.as_exponent(exponent))
+            return FrexpResult(mantissa, 0 if exponent is None else adapter.as_exponent(exponent))
 
         return stripped
 
@@ -138,7 +140,7 @@ class Scaled(Algebra):
             exponent = part.exponent if total.exponent is None else total.exponent
             return ScaledArray(adapter.add(total.mantissa, part.mantissa), exponent, True)
         exponent = max(total.exponent, part.exponent)
-        aligned = [adapter.times_power(each.mantissa, each.exponent - exponent, True) for each in (total, part)]
+        aligned = [times_power(adapter, each.mantissa, each.exponent - exponent, True) for each in (total, part)]
         return _normal(adapter, ScaledArray(adapter.add(*aligned), exponent), is_new=True)
 
     def mapped(self, function: Callable[[Array], Array], value: Any) -> ScaledArray:
@@ -172,7 +174,7 @@ def _normal(adapter: Adapter, value: Any, is_new: bool = False) -> ScaledArray:
     source = _scaled(value)
     if source.is_normal:
         return source
-    return ScaledArray(*adapter.normalized(source.mantissa, source.exponent, is_new), True)
+    return ScaledArray(*normalized(adapter, source.mantissa, source.exponent, is_new), True)
 
 
 def _product(adapter: Adapter, kernel: Callable[..., Array], is_new: bool) -> Callable[..., ScaledArray]:
@@ -182,7 +184,7 @@ def _product(adapter: Adapter, kernel: Callable[..., Array], is_new: bool) -> Ca
         scaled = [_normal(adapter, source) for source in sources]
         result = kernel(*[source.mantissa for source in scaled])
         exponents = [source.exponent for source in scaled if source.exponent is not None]
-        return ScaledArray(*adapter.normalized(result, sum(exponents), is_new), True)
+        return ScaledArray(*normalized(adapter, result, sum(exponents), is_new), True)
 
     return run
 
@@ -203,3 +205,93 @@ def _cast(adapter: Adapter, op: ops.Cast, kernel: Callable[..., Array], dtype: s
 def _part(dtype: str) -> int:
     """Bytes of a real number, or of a part of a complex one."""
     return itemsize(dtype) // (2 if kind(dtype) == "c" else 1)
+
+
+# -- powers of two ----------------------------------------------------------------------------------------------------
+
+
+def normalized(adapter: Adapter, array: Array, exponent: Any, is_new: bool = False) -> tuple[Array, Any]:
+    """``array * 2**exponent`` as a mantissa, whose largest finite part is in ``[0.5, 1)``, and an exponent.
+
+    None stands for the exponent of 0. While a graph is traced, an exponent is an integer array without axes.
+    """
+    traced = adapter.normalized_in_trace(array, exponent)
+    if traced is not None:
+        return traced
+    own = binary_exponent(adapter, array)
+    if own is None:
+        return array, None
+    return times_power(adapter, array, -own, is_new), (exponent or 0) + own
+
+
+def binary_exponent(adapter: Adapter, array: Array) -> int | None:
+    """The exponent ``e`` with ``2**(e-1) <= m < 2**e``, where ``m`` is the largest magnitude of a finite part.
+
+    The parts of a complex number are its real and its imaginary part. It is 0 for complex arrays with an infinity or
+    nan, which no factor would leave as they are, and None if there is no finite part but 0.
+
+    Raises:
+        BackendError: the values are not known, as while a graph is traced.
+    """
+    try:
+        values = adapter.magnitudes(array)
+    except Exception as error:
+        raise BackendError(
+            f"{adapter.name}: einsum_frexp reads the largest element of each intermediate, and a trace has "
+            f"none; call einsum outside of it ({type(error).__name__})"
+        ) from error
+    return _largest_exponent(values)
+
+
+def _largest_exponent(values: Any) -> int | None:
+    """As :func:`binary_exponent`, of a number or a NumPy array.
+
+    >>> import numpy
+    >>> _largest_exponent(numpy.array([3.0, -9.0])), _largest_exponent(0.0)
+    (4, None)
+    """
+    if type(values) is float and isfinite(values):
+        return frexp(values)[1] if values else None
+    np = import_module("numpy")
+    values = np.asarray(values)
+    if not values.size:
+        return None
+    is_complex = values.dtype.kind == "c"
+    parts = (values.real, values.imag) if is_complex else (values,)
+    with np.errstate(all="ignore"):
+        bounds = [bound for part in parts for bound in (part.max(), -part.min())]
+        if not all(np.isfinite(bound) for bound in bounds):
+            if is_complex:
+                return 0
+            finite = np.abs(values[np.isfinite(values)])
+            bounds = [finite.max()] if finite.size else [bounds[0] * 0]
+    largest = max(bounds)
+    if not largest > 0:
+        return None
+    return int(np.frexp(largest if values.dtype.kind in "fc" else float(largest))[1])
+
+
+_SINGLE = frozenset({"bfloat16", "float32", "complex64"})
+
+_FARTHEST = 4 * 16_500
+"""An exponent beyond which every number of every dtype is 0 or infinite."""
+
+
+def times_power(adapter: Adapter, array: Array, exponent: int, is_new: bool = False) -> Array:
+    """``array * 2**exponent``, exact unless it under- or overflows, in steps that the dtype holds.
+
+    Args:
+        adapter: of the framework.
+        array: of floating-point or complex numbers.
+        exponent: any integer.
+        is_new: whether nothing else refers to ``array``, which may then be written to.
+    """
+    dtype = adapter.dtype_name(array.dtype)
+    most = 14 if dtype in ("float16", "complex32") else 126 if dtype in _SINGLE else 1022
+    exponent = max(-_FARTHEST, min(exponent, _FARTHEST))
+    while exponent:
+        step = max(-most, min(exponent, most))
+        exponent -= step
+        array = adapter.times_factor(array, 2.0**step, dtype, is_new)
+        is_new = True
+    return array

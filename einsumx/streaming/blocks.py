@@ -8,7 +8,7 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.algebra.scaled import ScaledArray
+from einsumx.algebra.scaled import ScaledArray, binary_exponent
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.ir.cost import returns_view
@@ -201,7 +201,7 @@ def _scaled(contract: Callable[[Stage, Sequence[Array]], tuple[Array, int]], ada
         before = [array.exponent or 0 for array in arrays if isinstance(array, ScaledArray)]
         inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]
         mantissa, exponent = contract(stage, inputs)
-        if not exponent and adapter.binary_exponent(mantissa) is None:
+        if not exponent and binary_exponent(adapter, mantissa) is None:
             return ScaledArray(mantissa, None, True)
         return ScaledArray(mantissa, sum(before, exponent), True)
 

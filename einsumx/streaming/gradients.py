@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
-from einsumx.algebra.scaled import FrexpResult
+from einsumx.algebra.scaled import FrexpResult, times_power
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.parse import symbol
@@ -86,7 +86,7 @@ class RecordedContraction:
         result = run_blocks(limited)
         if passes.options.algebra.has_exponents:  # the derivative of the mantissa, for which the exponent is a constant
             mantissa, exponent = result
-            result = adapter.times_power(mantissa, exponent - self.exponent, True)
+            result = times_power(adapter, mantissa, exponent - self.exponent, True)
         return _placed(adapter, step, result)
 
 

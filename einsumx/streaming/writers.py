@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
-from einsumx.algebra.scaled import FrexpResult, ScaledArray
+from einsumx.algebra.scaled import FrexpResult, ScaledArray, times_power
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
@@ -112,7 +112,7 @@ class _Fresh(Target):
         """Multiply a block that is there by ``2**exponent``."""
         adapter = self._adapter
         box = box[::-1] if self._is_transposed else box
-        block = adapter.times_power(adapter.part(self._result, box), exponent)
+        block = times_power(adapter, adapter.part(self._result, box), exponent)
         self._result = adapter.put(self._result, box, block)
 
     def _transposed(self, array: Array) -> Array:
