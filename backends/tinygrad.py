@@ -329,9 +329,6 @@ class TinygradAdapter(Adapter):
             ranges.append((variable, variable + (stop - start)))
         return array.shrink(tuple(ranges))
 
-    def add(self, total: Array, part: Array) -> Array:
-        return self.plus(total, part).realize()
-
     def plus(self, lhs: Array, rhs: Array) -> Array:
         return lhs | rhs if lhs.dtype == self.xp.dtypes.bool else lhs + rhs
 

@@ -342,8 +342,8 @@ class ArrayApiAdapter(Adapter):
 
     # -- blocks -----------------------------------------------------------------------------------------
 
-    def add(self, total: Array, part: Array) -> Array:
-        return self._function("logical_or" if self._is_bool(total) else "add")(total, part)
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self._function("logical_or" if self._is_bool(lhs) else "add")(lhs, rhs)
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.dask.program import ChunkedProgram, ChunkedStep, Labels
 from einsumx.backends.dask.tasks import add, contract, contract_one
-from einsumx.errors import SizeError
 from einsumx.ir.parse import symbol
+from einsumx.ir.program import Operand
+from einsumx.ir.sizes import UNKNOWN
+from einsumx.runtime.factors import Factors
+from einsumx.runtime.results import sum_dtype
 
 if TYPE_CHECKING:
     from einsumx.ir.algebra import Algebra
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["added", "build"]
 
 da: Any = import_module("dask.array")
-np: Any = import_module("numpy")
 tokenize: Any = import_module("dask.base").tokenize
 HighLevelGraph: Any = import_module("dask.highlevelgraph").HighLevelGraph
 
@@ -49,17 +51,19 @@ def added(result: Any, request: Request) -> Any:
     """The sum of a contraction's result and of the array that it is added to, by Dask's own functions.
 
     Raises:
-        SizeError: the array does not broadcast to the result.
+        SizeError, BackendError: as :func:`~einsumx.runtime.results.sum_dtype` does.
     """
-    alpha, beta = request.factors or (1, 1)
-    array = da.asarray(request.added)
-    dtype = result.dtype if request.dtype is not None else da.result_type(result, array)
-    total = result if alpha == 1 else alpha * result
-    if beta != 0:
-        total = total + (array if beta == 1 else beta * array)
-    if np.broadcast_shapes(array.shape, result.shape) != result.shape:
-        raise SizeError(f"c has shape {array.shape}, which does not broadcast to that of the result, {result.shape}")
-    return total.astype(dtype)
+    numpy, array = get_backend("numpy"), da.asarray(request.added)
+    of_result, of_array = [
+        Operand(tuple([UNKNOWN if isnan(size) else size for size in each.shape]), numpy.dtype_name(each.dtype))
+        for each in (result, array)
+    ]
+    asked = None if request.dtype is None else of_result.dtype
+    factors = request.factors or Factors(1, 1)
+    dtype = sum_dtype(numpy, of_result, of_array, factors.kinds, asked, request.casting)
+    alpha, beta = factors.within(dtype)
+    total = alpha * result.astype(dtype)
+    return total if beta == 0 else total + beta * array.astype(dtype)
 
 
 def _carried(array: Any, term: Labels, sizes: Sequence[int]) -> Any:

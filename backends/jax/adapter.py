@@ -441,10 +441,7 @@ class JaxAdapter(Adapter):
             raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.device(array)}")
 
     def add(self, total: Array, part: Array) -> Array:
-        return self._added(total, part).block_until_ready()
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        return self.xp.add(lhs, rhs)
+        return self._added(total, part)
 
     @cached_property
     def _added(self) -> Callable[[Array, Array], Array]:

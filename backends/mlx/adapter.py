@@ -195,9 +195,6 @@ class MlxAdapter(Adapter):
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         return self._computed(array[box])
 
-    def add(self, total: Array, part: Array) -> Array:
-        return self._computed(self.plus(total, part))
-
     def plus(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_or(lhs, rhs) if lhs.dtype == self.xp.bool_ else self.xp.add(lhs, rhs)
 

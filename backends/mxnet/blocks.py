@@ -59,7 +59,6 @@ class MxnetBlocks(MxnetArrays, BlockAccess):
             return total
         with self.mx.util.np_shape(True):
             total += part
-        total.wait_to_read()
         return total
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:

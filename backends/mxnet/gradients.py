@@ -65,7 +65,7 @@ def _write(adapter: Adapter, target: Array, gradient: Array, *, adds: bool) -> N
         adapter.add(target, adapter.cast(gradient, adapter.dtype_name(target.dtype)))
     else:
         adapter.write(target, gradient)
-        target.wait_to_read()
+    target.wait_to_read()
 
 
 def _register(mx: Any, write_gradients: Callable[..., None], inputs: Sequence[Array], result: Array) -> None:

@@ -333,9 +333,9 @@ class NumpyAdapter(Adapter):
         if not out.flags.writeable:
             raise BackendError("out= is a read-only array")
 
-    def add(self, total: Array, part: Array) -> Array:
-        with self.mode(total):
-            return self.boxed(self.xp.add(total, part, out=total if total.ndim else None), total.dtype.name)
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        with self.mode(lhs):
+            return self.boxed(self.xp.add(lhs, rhs, out=lhs if lhs.ndim else None), lhs.dtype.name)
 
     def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
         if dtype == "object" or not isinstance(array, self.xp.ndarray) or not array.flags.writeable:

@@ -526,12 +526,12 @@ class TorchAdapter(Adapter):
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         return array.detach()[box]  # blocks are also computed in other threads, in which autograd is on
 
-    def add(self, total: Array, part: Array) -> Array:
-        signed = self._signed.get(total.dtype)
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        signed = self._signed.get(lhs.dtype)
         if signed is not None:
-            total.view(signed).add_(part.view(signed))
-            return total
-        return total.add_(part)
+            lhs.view(signed).add_(rhs.view(signed))
+            return lhs
+        return lhs.add_(rhs)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         return self.xp.empty(shape, dtype=self.dtype(dtype), device=device or None)

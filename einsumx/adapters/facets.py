@@ -92,12 +92,16 @@ class BlockAccess(Arrays):
         """The elements in ``box``, a range of each axis; a view if the framework has views."""
         return array[box]
 
-    def add(self, total: Array, part: Array) -> Array:
-        """``total + part`` of arrays that nothing else refers to, in the memory of ``total`` if possible.
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        """``lhs + rhs``, where a gradient may be recorded or a graph traced; nothing else refers to ``lhs``.
 
         Bools are or-ed, integers wrap.
         """
-        return total + part
+        return lhs + rhs
+
+    def add(self, total: Array, part: Array) -> Array:
+        """The same for arrays with values, in the memory of ``total`` if possible; nothing else refers to either."""
+        return self.plus(total, part)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         """An uninitialized array; all its blocks will be written."""
@@ -174,10 +178,6 @@ class Updates(BlockAccess, Results, Primitives):
             return self.plus(own, other if alpha == 1 else self.scaled(other, alpha, dtype))
         own = self.copy(self._as(result, dtype)) if alpha == 1 else self.scaled(result, alpha, dtype)
         return self.plus(own, self._as(values, dtype))
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        """As :meth:`add`, where a gradient may be recorded or a graph traced."""
-        return self.add(lhs, rhs)
 
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         """``out = alpha * result + beta * out``, computed in ``dtype``; ``beta=0`` does not read ``out``.

@@ -698,3 +698,30 @@ def test_chunks_in_another_byte_order_give_the_dtype_that_the_result_declares(eq
     operands = [da.from_array(values, chunks=2)] * (equation.count(",") + 1)
     result = einsumx.einsum(equation, *operands)
     assert result.dtype == result.compute().dtype
+
+
+# -- added to an array ----------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_added_to_an_array_also_if_the_size_of_its_chunks_is_unknown():
+    left, right, c = np.random.default_rng(5).random((6, 8)), np.ones((8, 5)), np.arange(5.0)
+    lazy = da.from_array(left, chunks=3)
+    some = left[:, 0] > 0.5
+    for rows, array in ((left, lazy), (left[some], lazy[lazy[:, 0] > 0.5])):
+        found = einsumx.addeinsum(c, "ij,jk->ik", array, right, alpha=2, beta=3)
+        np.testing.assert_allclose(found, 2 * rows @ right + 3 * c, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("c", "keywords", "says"),
+    [
+        (np.ones(7), {}, "does not broadcast to that of the result"),
+        (np.ones(5, "complex128"), {"dtype": "float64"}, "c has dtype complex128, which casting='safe' does not allow"),
+        (np.ones(5, "int64"), {"dtype": "int64", "alpha": 0.5}, "alpha= is a float, and the result has dtype int64"),
+    ],
+    ids=["shape", "casting", "alpha"],
+)
+def test_what_cannot_be_added_is_refused_as_for_whole_arrays(c, keywords, says):
+    array = da.ones((6, 8), chunks=3, dtype="int64")
+    with pytest.raises(einsumx.EinsumxError, match=says):
+        einsumx.addeinsum(c, "ij,jk->ik", array, np.ones((8, 5), "int64"), **keywords)
