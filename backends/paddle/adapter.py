@@ -259,9 +259,9 @@ class PaddleAdapter(Adapter):
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        from einsumx.backends.paddle.gradients import within
+        from einsumx.backends.paddle.gradients import RecordedTensor
 
-        return within(call, run, operands)
+        return RecordedTensor(call, run).recorded([*operands, None])
 
     def embed_diagonal(self, array: Array) -> Array:
         return self.xp.diag_embed(array)

@@ -498,9 +498,9 @@ class TensorflowAdapter(Adapter):
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        from einsumx.backends.tensorflow.gradients import within
+        from einsumx.backends.tensorflow.gradients import RecordedTensor
 
-        return within(call, run, operands)
+        return RecordedTensor(call, run).recorded([*operands, None])
 
     def embed_diagonal(self, array: Array) -> Array:
         return self.xp.linalg.diag(array)

@@ -157,9 +157,9 @@ class TorchAdapter(Adapter):
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        from einsumx.backends.torch.gradients import within
+        from einsumx.backends.torch.gradients import RecordedTensor
 
-        return within(call, run, operands)
+        return RecordedTensor(call, run).recorded([*operands, None])
 
     def embed_diagonal(self, array: Array) -> Array:
         return self.xp.diag_embed(array)

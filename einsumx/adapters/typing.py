@@ -28,8 +28,8 @@ class Recorded(Protocol):
     def places(self) -> int:
         """The number of places: the operands and the cotangent."""
 
-    def dtype(self, place: int) -> Any:
-        """The framework's dtype of the array in a place."""
+    def dtype(self, place: int) -> str:
+        """The dtype of the array in a place, by name."""
 
     def value(self, place: int, arrays: Sequence[Any], beside: int = 0) -> Array:
         """The gradient by the operand in ``place``, in the dtype of the result; in the last place, the result.

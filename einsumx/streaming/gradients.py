@@ -46,9 +46,9 @@ class RecordedContraction:
         """The number of arrays: the operands and, as the last, the cotangent."""
         return len(self._passes.arrays)
 
-    def dtype(self, place: int) -> Any:
-        """The framework's dtype of the array in a place."""
-        return self._passes.adapter.dtype(self._passes.arrays[place].operand.dtype)
+    def dtype(self, place: int) -> str:
+        """The dtype of the array in a place, by name."""
+        return self._passes.arrays[place].operand.dtype
 
     def value(self, place: int, arrays: Sequence[Any], beside: int = 0) -> Array:
         """Compute the array of one place from the others: a gradient by an operand, in the dtype of the result.
