@@ -120,4 +120,4 @@ def test_an_array_of_any_rank_becomes_the_diagonal_of_another(rank):
     expected = np.zeros((*host.shape, 3), "float32")
     for place in range(3):
         expected[..., place, place] = host[..., place]
-    np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.embed_diagonal(array(host))), expected)
+    np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.gradients.embed_diagonal(array(host))), expected)

@@ -154,7 +154,7 @@ def test_the_template_has_every_primitive_and_the_methods_of_memory_limits(examp
     written = set(re.findall(r"def (\w+)\(", text))
     strided = {"expand", "scale"}  # called only for libraries with strides, which the template does not claim
     assert {name for name in vars(Primitives) if not name.startswith("_")} - strided - {"native"} <= written
-    assert {"part", "add", "empty", "put"} <= written
+    assert {"part", "plus", "empty", "put"} <= written
     assert all(name in text for name in strided)
 
 

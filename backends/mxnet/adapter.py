@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.replacement import Name
-from einsumx.adapters.typing import Recorded
 from einsumx.algebra.products import composed, log_of_sum, log_sum_exp
 from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
-from einsumx.backends.mxnet.gradients import record
+from einsumx.backends.mxnet.gradients import ArrayGradients, record
 from einsumx.backends.mxnet.graph import recorded, signatures
 from einsumx.backends.mxnet.kernels import MxnetKernels
 from einsumx.backends.mxnet.patch import names
@@ -102,7 +100,7 @@ class MxnetAdapter(MxnetBlocks, Adapter):
         def gradient(place: int, arrays: Sequence[Array], _: int) -> Array:
             return self.xp.zeros_like(arrays[place])
 
-        numbers = [number for number, array in enumerate(arrays) if self.records(array)]
+        numbers = [number for number, array in enumerate(arrays) if self.gradients.may_be_needed(array)]
         return record(self, gradient, run, arrays, numbers) if numbers else run()
 
     # -- semirings --------------------------------------------------------------------------------------
@@ -167,38 +165,9 @@ class MxnetAdapter(MxnetBlocks, Adapter):
     def names(self) -> Iterable[Name]:
         return names()
 
-    # -- gradients --------------------------------------------------------------------------------------
-
-    def needs_gradient(self, array: Array) -> bool:
-        return array.grad is not None or bool(self.mx.autograd.is_recording())
-
-    def records(self, array: Array) -> bool:
-        return bool(self.mx.autograd.is_recording()) and self._in_graph(array)
-
-    def recorded(
-        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
-    ) -> Array:
-        return record(self, call.value, run, operands, numbers)
-
-    def embed_diagonal(self, array: Array) -> Array:
-        shape, size = array.shape, array.shape[-1]
-        device = self.device(array)
-        options = {"dtype": array.dtype, "ctx": self.context(device)}
-        with self.mx.util.np_shape(True):
-            if not array.size:
-                return self.xp.zeros((*shape, size), **options)
-            rows = self.reshape(array, (array.size // size, size, 1))  # MXNet does not broadcast many axes
-            is_diagonal = self.from_numpy(import_module("numpy").eye(size, dtype=bool), device)
-            zero = self.xp.zeros((1, 1, 1), **options)
-            return self.reshape(self.xp.where(is_diagonal, rows, zero), (*shape, size))
-
-    def _in_graph(self, array: Array) -> bool:
-        """Whether autograd knows ``array`` as a variable or a recorded result."""
-        try:
-            self.mx.autograd.get_symbol(array)
-        except self.mx.base.MXNetError:
-            return False
-        return True
+    @cached_property
+    def gradients(self) -> ArrayGradients:
+        return ArrayGradients(self)
 
     # -- results ----------------------------------------------------------------------------------------
 
@@ -206,12 +175,12 @@ class MxnetAdapter(MxnetBlocks, Adapter):
         autograd = self.mx.autograd
         if not autograd.is_recording():
             return
-        if self._in_graph(out):
+        if self.gradients.in_graph(out):
             raise BackendError(
                 "autograd has recorded this out= already, or has it for a variable, and records no second value of it; "
                 "leave out= away and use the result"
             )
-        if any(map(self._in_graph, operands)):
+        if any(map(self.gradients.in_graph, operands)):
             with autograd.pause(), self.mx.util.np_shape(True):
                 overlaps = any(self.xp.may_share_memory(out, operand) for operand in operands)
             if overlaps:

@@ -15,10 +15,11 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.typing import Array
+from einsumx.adapters.facets import Gradients
+from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import itemsize
 
-__all__ = ["record"]
+__all__ = ["ArrayGradients", "record"]
 
 Gradient: TypeAlias = Callable[[int, Sequence[Any], int], Array]
 """The gradient by an operand, as :meth:`einsumx.adapters.typing.Recorded.value` computes it."""
@@ -31,6 +32,44 @@ _NULL, _ADD = 0, 3
 _callbacks: dict[int, Any] = {}
 """The callbacks that MXNet can still call."""
 _numbers = count()
+
+
+class ArrayGradients(Gradients):
+    """Gradients of arrays, by einsumx where MXNet's own are wrong or would need too much memory."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter, self._mx = adapter, import_module("mxnet")
+
+    def needed(self, array: Array) -> bool:
+        return array.grad is not None or bool(self._mx.autograd.is_recording())
+
+    def may_be_needed(self, array: Array) -> bool:
+        return bool(self._mx.autograd.is_recording()) and self.in_graph(array)
+
+    def in_graph(self, array: Array) -> bool:
+        """Whether autograd knows ``array`` as a variable or a recorded result."""
+        try:
+            self._mx.autograd.get_symbol(array)
+        except self._mx.base.MXNetError:
+            return False
+        return True
+
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return record(self._adapter, call.value, run, operands, numbers)
+
+    def embed_diagonal(self, array: Array) -> Array:
+        adapter, np = self._adapter, self._mx.np
+        shape, size, device = array.shape, array.shape[-1], adapter.device(array)
+        options = {"dtype": array.dtype, "ctx": array.ctx}
+        with self._mx.util.np_shape(True):
+            if not array.size:
+                return np.zeros((*shape, size), **options)
+            rows = adapter.reshape(array, (array.size // size, size, 1))  # MXNet does not broadcast many axes
+            is_diagonal = adapter.from_numpy(import_module("numpy").eye(size, dtype=bool), device)
+            zero = np.zeros((1, 1, 1), **options)
+            return adapter.reshape(np.where(is_diagonal, rows, zero), (*shape, size))
 
 
 def record(

@@ -21,9 +21,10 @@ Gradient = Callable[[int, Sequence[Any], int], Array]
 
 def differentiable(adapter: Adapter, run: Callable[..., Array], gradient: Gradient) -> Callable[..., Array]:
     """``run``, recorded with ``gradient`` for those of its arrays that autograd knows."""
+    gradients: Any = adapter.gradients
 
     def function(*arrays: Array) -> Array:
-        numbers = [number for number, array in enumerate(arrays) if adapter.records(array)]
+        numbers = [number for number, array in enumerate(arrays) if gradients.may_be_needed(array)]
         with adapter.mx.util.np_shape(True):  # type: ignore[attr-defined]
             return record(adapter, gradient, lambda: run(*arrays), arrays, numbers) if numbers else run(*arrays)
 

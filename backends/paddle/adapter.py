@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import HALVES, Traits
-from einsumx.adapters.typing import Recorded
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, is_number, promoted, workspace
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.imports import imported
@@ -233,7 +233,7 @@ class PaddleAdapter(Adapter):
     # -- results ----------------------------------------------------------------------------------------
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if any(map(self.needs_gradient, (out, *operands))):
+        if any(map(self.gradients.needed, (out, *operands))):
             raise BackendError("paddle does not differentiate through out=; leave it away, or use paddle.no_grad()")
         if out.size > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
             raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
@@ -253,18 +253,11 @@ class PaddleAdapter(Adapter):
 
     # -- gradients --------------------------------------------------------------------------------------
 
-    def needs_gradient(self, array: Array) -> bool:
-        return not array.stop_gradient and bool(self.xp.is_grad_enabled())
+    @cached_property
+    def gradients(self) -> Gradients:
+        from einsumx.backends.paddle.gradients import TensorGradients
 
-    def recorded(
-        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
-    ) -> Array:
-        from einsumx.backends.paddle.gradients import RecordedTensor
-
-        return RecordedTensor(call, run).recorded([*operands, None])
-
-    def embed_diagonal(self, array: Array) -> Array:
-        return self.xp.diag_embed(array)
+        return TensorGradients()
 
     # -- blocks -----------------------------------------------------------------------------------------
 

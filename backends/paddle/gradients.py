@@ -5,19 +5,35 @@ This module imports Paddle, and is imported when autograd records the first such
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.recorded import RecordedArray
-from einsumx.adapters.typing import Array
+from einsumx.adapters.typing import Array, Recorded
 
-__all__ = ["RecordedTensor"]
+__all__ = ["TensorGradients"]
 
 paddle: Any = import_module("paddle")
 
 
-class RecordedTensor(RecordedArray):
+class TensorGradients(Gradients):
+    """Gradients of tensors."""
+
+    def needed(self, array: Array) -> bool:
+        return not array.stop_gradient and bool(paddle.is_grad_enabled())
+
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return _RecordedTensor(call, run).recorded([*operands, None])
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return paddle.diag_embed(array)
+
+
+class _RecordedTensor(RecordedArray):
     """A tensor that autograd records."""
 
     def recorded(self, arrays: Sequence[Any]) -> Array:
@@ -35,7 +51,7 @@ class RecordedTensor(RecordedArray):
 
 class _WithinLayer(paddle.autograd.PyLayer):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, tensor: RecordedTensor, *arrays: Any) -> Array:
+    def forward(ctx: Any, tensor: _RecordedTensor, *arrays: Any) -> Array:
         ctx.tensor, ctx.arrays = tensor, arrays
         result = tensor.value(arrays)
         return paddle.assign(result) if any(result is array for array in arrays) else result

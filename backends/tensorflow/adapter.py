@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from importlib import import_module
 from math import prod
 from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name, own
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
-from einsumx.adapters.typing import Recorded
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, SizeError, shown
@@ -96,11 +95,6 @@ class TensorflowAdapter(Adapter):
         """The type of tensors that have values."""
         with self.xp.init_scope():
             return type(self.xp.zeros(()))
-
-    @cached_property
-    def _tape(self) -> Any:
-        """The module that records operations for gradients. No public name tells whether a tape watches a tensor."""
-        return import_module("tensorflow.python.eager.record")
 
     @property
     def own_errors(self) -> Mapping[type[EinsumxError], type[Exception]]:  # type: ignore[override]
@@ -492,18 +486,11 @@ class TensorflowAdapter(Adapter):
 
     # -- gradients --------------------------------------------------------------------------------------
 
-    def needs_gradient(self, array: Array) -> bool:
-        return bool(self._tape.should_record_backprop([array]))
+    @cached_property
+    def gradients(self) -> Gradients:
+        from einsumx.backends.tensorflow.gradients import TensorGradients
 
-    def recorded(
-        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
-    ) -> Array:
-        from einsumx.backends.tensorflow.gradients import RecordedTensor
-
-        return RecordedTensor(call, run).recorded([*operands, None])
-
-    def embed_diagonal(self, array: Array) -> Array:
-        return self.xp.linalg.diag(array)
+        return TensorGradients()
 
     # -- einsumx behind TensorFlow's own name -------------------------------------------------------------
 

@@ -9,17 +9,34 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.recorded import RecordedArray
-from einsumx.adapters.typing import Array
+from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import kind
 
-__all__ = ["RecordedTensor"]
+__all__ = ["TensorGradients"]
 
 tf: Any = import_module("tensorflow")
 record: Any = import_module("tensorflow.python.eager.record")
+"""No public name tells whether a tape watches a tensor."""
 
 
-class RecordedTensor(RecordedArray):
+class TensorGradients(Gradients):
+    """Gradients of tensors."""
+
+    def needed(self, array: Array) -> bool:
+        return bool(record.should_record_backprop([array]))
+
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return _RecordedTensor(call, run).recorded([*operands, None])
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return tf.linalg.diag(array)
+
+
+class _RecordedTensor(RecordedArray):
     """A tensor that a tape records."""
 
     def recorded(self, arrays: Sequence[Any]) -> Array:

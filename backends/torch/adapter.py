@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
@@ -19,7 +20,6 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import HALVES, Traits
-from einsumx.adapters.typing import Recorded
 from einsumx.backends.torch.choices import (
     IN_NUMPY,
     INTEGERS,
@@ -151,18 +151,11 @@ class TorchAdapter(Adapter):
         at_precision = imported("einsumx.backends.torch.precision").at_precision
         return super().prepare(at_precision(precision, run, program), program)
 
-    def needs_gradient(self, array: Array) -> bool:
-        return bool(array.requires_grad) and bool(self.xp.is_grad_enabled())
+    @cached_property
+    def gradients(self) -> Gradients:
+        from einsumx.backends.torch.gradients import TensorGradients
 
-    def recorded(
-        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
-    ) -> Array:
-        from einsumx.backends.torch.gradients import RecordedTensor
-
-        return RecordedTensor(call, run).recorded([*operands, None])
-
-    def embed_diagonal(self, array: Array) -> Array:
-        return self.xp.diag_embed(array)
+        return TensorGradients()
 
     # -- describing tensors -----------------------------------------------------------------------------
 
@@ -438,7 +431,7 @@ class TorchAdapter(Adapter):
         return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous())
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if (out.requires_grad and self.needs_gradient(out)) or any(map(self.needs_gradient, operands)):
+        if (out.requires_grad and self.gradients.needed(out)) or any(map(self.gradients.needed, operands)):
             raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
         if out.numel() > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
             raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
@@ -506,7 +499,7 @@ class TorchAdapter(Adapter):
         self.signature(array)  # raises for a tensor that is not dense
         try:
             array.data_ptr()
-            is_traced = self.needs_gradient(array) and self.xp._C._are_functorch_transforms_active()
+            is_traced = self.gradients.needed(array) and self.xp._C._are_functorch_transforms_active()
         except RuntimeError:
             is_traced = True
         if is_traced:

@@ -5,19 +5,35 @@ This module imports torch, and is imported when autograd records the first such 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.recorded import RecordedArray
-from einsumx.adapters.typing import Array
+from einsumx.adapters.typing import Array, Recorded
 
-__all__ = ["RecordedTensor"]
+__all__ = ["TensorGradients"]
 
 torch: Any = import_module("torch")
 
 
-class RecordedTensor(RecordedArray):
+class TensorGradients(Gradients):
+    """Gradients of tensors."""
+
+    def needed(self, array: Array) -> bool:
+        return bool(array.requires_grad) and bool(torch.is_grad_enabled())
+
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return _RecordedTensor(call, run).recorded([*operands, None])
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return torch.diag_embed(array)
+
+
+class _RecordedTensor(RecordedArray):
     """A tensor that autograd records."""
 
     def recorded(self, arrays: Sequence[Any]) -> Array:
@@ -42,7 +58,7 @@ class _Within(torch.autograd.Function):  # type: ignore[misc]
     """Computes a tensor, and saves only the arrays that derivatives need."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: RecordedTensor, *arrays: Any) -> Array:
+    def forward(ctx: Any, tensor: _RecordedTensor, *arrays: Any) -> Array:
         needed = ctx.needs_input_grad[1:]
         ctx.tensor = tensor
         ctx.arrays = list(arrays)  # without the tensors, which torch saves

@@ -8,7 +8,7 @@ framework that is not installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from einsumx.adapters.facets import Configured, Exponents, Gradients, Replaced, Semirings, Transfers
 from einsumx.adapters.typing import Array, Run, Signature
@@ -18,13 +18,22 @@ from einsumx.ir.program import Operand, Program
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 
-class Adapter(Replaced, Configured, Semirings, Exponents, Gradients, Transfers):
+class Adapter(Replaced, Configured, Semirings, Exponents, Transfers):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
     The primitives use names that NumPy and the array API standard share, so a subclass overrides only those in which
     its framework differs. The other base classes hold optional features: results, blocks, updates, transfers,
-    gradients, further keywords, and the names of the framework's own einsum.
+    further keywords, and the names of the framework's own einsum.
     """
+
+    @cached_property
+    def gradients(self) -> Gradients | None:
+        """Gradients of contractions under a memory limit; None if the framework records none of these."""
+        return None
+
+    def needs_gradient(self, array: Array) -> bool:
+        """Whether the framework is recording operations on ``array`` to differentiate them."""
+        return self.gradients is not None and self.gradients.needed(array)
 
     def serving(self, kind: type) -> Adapter:
         """The adapter for arrays of this type; another one if the backend has several kinds of arrays."""

@@ -5,6 +5,7 @@ The defaults suit a library whose arrays slice, add and assign as NumPy's do, or
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from operator import attrgetter
@@ -228,26 +229,26 @@ class Transfers(Arrays):
         """Wait until ``array`` is computed, if the framework works asynchronously."""
 
 
-class Gradients(Arrays):
-    """Calls for contractions whose derivatives einsumx supplies; elsewhere the framework differentiates plans."""
+class Gradients(ABC):
+    """Contractions whose derivatives einsumx supplies, under a limit; elsewhere the framework differentiates plans."""
 
-    def needs_gradient(self, array: Array) -> bool:
+    @abstractmethod
+    def needed(self, array: Array) -> bool:
         """Whether the framework is recording operations on ``array`` to differentiate them."""
-        return False
 
-    def records(self, array: Array) -> bool:
+    def may_be_needed(self, array: Array) -> bool:
         """Whether somebody may ask for a derivative by ``array`` of a result computed from it now."""
-        return self.needs_gradient(array)
+        return self.needed(array)
 
+    @abstractmethod
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
         """The result of ``run``, recorded such that ``call`` supplies the gradients by the operands ``numbers``."""
-        raise NotImplementedError("the backend does not define recorded(call, run, operands, numbers)")
 
+    @abstractmethod
     def embed_diagonal(self, array: Array) -> Array:
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
-        raise NotImplementedError("the backend does not define embed_diagonal(array)")
 
 
 class Semirings(Updates):

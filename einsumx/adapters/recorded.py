@@ -35,7 +35,7 @@ class RecordedArray(ABC):
         conjugated: Sequence[bool] | None = None,
         beside: int = 0,
     ) -> None:
-        self._call, self._run, self._beside = call, run, beside
+        self._call, self._run, self._beside, self._is_result = call, run, beside, run is not None
         self.place = call.places - 1 if place is None else place
         self._conjugated = (False,) * call.places if conjugated is None else conjugated
 
@@ -58,7 +58,8 @@ class RecordedArray(ABC):
     def value(self, arrays: Sequence[Any]) -> Array:
         """The array from those in the other places; the one in its own place is ignored."""
         if self._run is not None:
-            return self._run()
+            run, self._run = self._run, None  # which refers to all operands, those that no gradient needs too
+            return run()
         operands, is_conjugated = _with_conjugates(arrays, self.place, self._conjugated, self.is_complex, self.conj)
         value = self._call.value(self.place, operands, self._beside)
         return self.finished(value, is_conjugated, self._call.dtype(self.place))
@@ -72,7 +73,7 @@ class RecordedArray(ABC):
             flags = _conjugated_for(self._conjugated, self.place, place)
             others = [*given[:place], None, *given[place + 1 :]]
             found[place] = gradient = type(self)(self._call, None, place, flags, beside).recorded(others)
-            if self._run is not None:  # each gradient of a gradient has the whole limit
+            if self._is_result:  # each gradient of a gradient has the whole limit
                 beside += prod(gradient.shape) * itemsize(self._call.dtype(place))
         return found
 

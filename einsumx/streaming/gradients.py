@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.registry import get_backend
 from einsumx.algebra.scaled import FrexpResult, times_power
 from einsumx.dtypes import itemsize
@@ -97,13 +98,19 @@ def _placed(adapter: Adapter, step: Backward, array: Array) -> Array:
         for _ in range(step.term.count(label) - 1):
             axis = labels.index(label)
             last = [*(k for k in range(len(labels)) if k != axis), axis]
-            array = adapter.embed_diagonal(_permuted(adapter, array, last))
+            array = _gradients_of(adapter).embed_diagonal(_permuted(adapter, array, last))
             labels = [labels[k] for k in last] + [label]
     order = sorted(range(len(labels)), key=lambda axis: _occurrence(labels, axis))
     places = sorted(range(len(step.term)), key=lambda axis: _occurrence(step.term, axis))
     axes = dict(zip(places, order))
     array = _permuted(adapter, array, [axes[axis] for axis in range(len(axes))])
     return adapter.reshape(array, step.shape) if len(step.shape) != len(step.term) else array
+
+
+def _gradients_of(adapter: Adapter) -> Gradients:
+    """The gradients of a framework that has recorded a contraction."""
+    assert adapter.gradients is not None
+    return adapter.gradients
 
 
 def _permuted(adapter: Adapter, array: Array, axes: list[int]) -> Array:
@@ -135,15 +142,15 @@ def recorded(request: Request, beside: int = 0) -> Array:
     if limited.passes is None:
         return run()
     limited.passes.plan()
-    call = RecordedContraction(limited.passes)
+    call, gradients = RecordedContraction(limited.passes), _gradients_of(limited.adapter)
     if not limited.program.algebra.has_exponents:
-        return limited.adapter.recorded(call, run, limited.operands, limited.passes.numbers)
+        return gradients.recorded(call, run, limited.operands, limited.passes.numbers)
 
     def mantissa() -> Array:
         result, call.exponent = run()
         return result
 
-    result = limited.adapter.recorded(call, mantissa, limited.operands, limited.passes.numbers)
+    result = gradients.recorded(call, mantissa, limited.operands, limited.passes.numbers)
     return FrexpResult(result, call.exponent)
 
 

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.base import Array
+from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.blocked.cost import ResultFootprint
@@ -134,7 +134,7 @@ class _SourcedRequest:
         adapter, _, _, device, options = self.contraction
         is_own = [owner(array) is adapter for array in self.operands]
         numbers = tuple(
-            number for number, array in enumerate(self.operands) if is_own[number] and adapter.records(array)
+            number for number, array in enumerate(self.operands) if is_own[number] and _records(adapter, array)
         )
         if not numbers:
             return None
@@ -152,6 +152,11 @@ class _SourcedRequest:
             algebra=options.algebra,
         )  # fmt: skip
         return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
+
+
+def _records(adapter: Adapter, array: Array) -> bool:
+    """Whether somebody may ask for a derivative by an array of a result computed from it now."""
+    return adapter.gradients is not None and adapter.gradients.may_be_needed(array)
 
 
 def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
@@ -305,7 +310,7 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
                 "from the operands themselves"
             )
         array = arrays[number]
-        if owner(array) is adapter and adapter.records(array):
+        if owner(array) is adapter and _records(adapter, array):
             raise BackendError(
                 f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
             )
