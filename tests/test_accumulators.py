@@ -263,7 +263,7 @@ _MEMORY = {
 def test_products_of_narrow_integers_have_no_more_in_memory_than_the_plan_says(backend, equation, dtype, monkeypatch):
     if backend == "torch in floats":
         pytest.importorskip("torch")
-        monkeypatch.setattr(import_module("einsumx.backends.torch.narrow"), "int_mm_serves", lambda: False)
+        monkeypatch.setattr(import_module("einsumx.backends.torch.integers"), "int_mm_serves", lambda: False)
     arrays = [peaks.numbers(shape, dtype, np.random.default_rng(1)) for shape in _MEMORY[equation]]
     expected = np.einsum(equation, *[array.astype("float64") for array in arrays], optimize=True)
     given = arrays if backend == "numpy" else [pytest.importorskip("torch").tensor(array) for array in arrays]
@@ -283,7 +283,7 @@ def test_products_of_narrow_integers_have_no_more_in_memory_than_the_plan_says(b
 def instructions(monkeypatch):
     """Says whether the processor has instructions for products of int8, as torch would."""
     torch = pytest.importorskip("torch")
-    serves = import_module("einsumx.backends.torch.narrow").int_mm_serves
+    serves = import_module("einsumx.backends.torch.integers").int_mm_serves
 
     def set_to(has_them):
         monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: has_them, raising=False)

@@ -124,8 +124,8 @@ class TorchAdapter(Adapter):
         return imported("einsumx.backends.torch.kernels")
 
     @cached_property
-    def _narrow(self) -> Any:
-        return imported("einsumx.backends.torch.narrow")
+    def _integers(self) -> Any:
+        return imported("einsumx.backends.torch.integers")
 
     # -- which tensors ----------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class TorchAdapter(Adapter):
 
     def serving(self, kind: type) -> Adapter:
         if any(base.__name__ == "DTensor" and top_package(base.__module__) == "torch" for base in kind.__mro__):
-            sharded: Adapter = imported("einsumx.backends.torch.sharded").ADAPTER
+            sharded: Adapter = imported("einsumx.backends.torch.sharding").ADAPTER
             return sharded
         return self
 
@@ -309,7 +309,7 @@ class TorchAdapter(Adapter):
             return self._traced_kernel(op, shapes, dtype)
         match op:
             case Matmul() if op.sums:
-                kernel = self._narrow.product(*shapes, dtype, op.sums)
+                kernel = self._integers.product(*shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
                 kernel = self._kernels.integer_product(*shapes, dtype)
             case Matmul():
@@ -330,7 +330,7 @@ class TorchAdapter(Adapter):
         """The kernel of an op for a graph that serves any size: no choice by size, and no question about a symbol."""
         match op:
             case Matmul() if op.sums:
-                return self._narrow.any_product(op.sums)  # type: ignore[no-any-return]
+                return self._integers.any_product(op.sums)  # type: ignore[no-any-return]
             case Matmul():
                 return self._kernels.any_product  # type: ignore[no-any-return]
             case Cast():
