@@ -15,7 +15,7 @@ from einsumx.errors import BackendError, MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.text import quantity
 from einsumx.runtime.caches import cached
-from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.calibration import traits_in
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 
@@ -118,7 +118,7 @@ def _model(request: BlockedContraction) -> StageCostModel:
     adapter, written, operands, device, options = request.contraction
     check_limit(adapter)
     sized = sized_equation(written, [operand.shape for operand in operands])
-    traits = calibrated(adapter, device, options.algebra)
+    traits = traits_in(options.algebra, adapter, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))
     computed = computed_dtype(request.contraction, result_dtype(adapter, operands, options), traits)
     return StageCostModel(sized, operands, request.in_place, rates, adapter, traits, device, computed, options.algebra)

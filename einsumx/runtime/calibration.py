@@ -18,7 +18,7 @@ from einsumx.adapters.rates import Rates, is_rate
 from einsumx.adapters.traits import Traits
 from einsumx.errors import shown
 from einsumx.imports import LazyModule
-from einsumx.ir.algebra import PLUS_TIMES, Algebra
+from einsumx.ir.algebra import Algebra
 from einsumx.runtime.environment import has_store
 from einsumx.runtime.threads import get_num_threads
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     store = LazyModule("einsumx.runtime.store")  # most processes have no rates
 
-__all__ = ["calibrated", "check_rates", "declared", "read_rates", "store_rates"]
+__all__ = ["calibrated", "check_rates", "declared", "read_rates", "store_rates", "traits_in"]
 
 
 def declared(adapter: Adapter, device: str) -> Traits:
@@ -38,16 +38,11 @@ def declared(adapter: Adapter, device: str) -> Traits:
 
 
 @lru_cache(maxsize=256)
-def calibrated(adapter: Adapter, device: str, algebra: Algebra = PLUS_TIMES) -> Traits:
+def calibrated(adapter: Adapter, device: str) -> Traits:
     """The traits that the planner uses: the adapter's, with the stored rates of this machine if there are any.
 
-    Rates are read once per process, so that its plans do not change. They were measured for plus and times.
-
-    Raises:
-        BackendError: the framework lacks the functions of the algebra.
+    Rates are read once per process, so that its plans do not change.
     """
-    if not algebra.is_plain:
-        return algebra.traits(adapter, "" if device == "default" else device)  # type: ignore[no-any-return]
     traits = declared(adapter, device)
     if not adapter.measured_plans or not has_store():
         return traits
@@ -62,6 +57,17 @@ def calibrated(adapter: Adapter, device: str, algebra: Algebra = PLUS_TIMES) -> 
             rates: dict[str, Any] = {**found[-1].value, **forbidden}
             return replace(traits, rates=replace(traits.rates, **rates))
     return traits
+
+
+def traits_in(algebra: Algebra, adapter: Adapter, device: str) -> Traits:
+    """The traits that the planner uses in an algebra; stored rates are those of plus and times.
+
+    Raises:
+        BackendError: the framework lacks the functions of the algebra.
+    """
+    if algebra.is_plain:
+        return calibrated(adapter, device)
+    return algebra.traits(adapter, "" if device == "default" else device)  # type: ignore[no-any-return]
 
 
 def read_rates(key: str, text: str) -> dict[str, float]:

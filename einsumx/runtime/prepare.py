@@ -336,7 +336,7 @@ def make_program(
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
     sized = _sized(written, shapes)
-    traits = traits or calibration.calibrated(adapter, device, options.algebra)
+    traits = traits or calibration.traits_in(options.algebra, adapter, device)
     dtype = served_dtype(contraction, traits)
     accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)
     program = None

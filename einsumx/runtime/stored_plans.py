@@ -20,7 +20,7 @@ from einsumx.ir.strict import LINE, parse, read
 from einsumx.log import warn
 from einsumx.planner.path import find_path, step_outputs
 from einsumx.planner.selection import Name
-from einsumx.runtime.calibration import calibrated, check_rates
+from einsumx.runtime.calibration import check_rates, traits_in
 from einsumx.runtime.prepare import make_program, sized_equation
 from einsumx.runtime.programs import options_of
 from einsumx.runtime.request import Contraction, Options, names_as_sublists
@@ -66,7 +66,7 @@ def text_of_plan(program: Program) -> str:
     """A program as JSON text."""
     adapter, algebra = get_backend(program.backend), program.algebra
     traits, sums = algebra.traits(adapter, program.device), options_of(program).accumulate
-    used = calibrated(adapter, program.device, algebra).rates
+    used = traits_in(algebra, adapter, program.device).rates
     rates = {name: rate for name, rate in asdict(used).items() if rate != getattr(traits.rates, name)}
     plan = _Plan(
         equation=program.equation,

@@ -24,7 +24,7 @@ from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log, warn
-from einsumx.runtime.calibration import calibrated
+from einsumx.runtime.calibration import traits_in
 from einsumx.runtime.limits import Progress
 from einsumx.runtime.prepare import (
     accumulator,
@@ -206,7 +206,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     """
     sourced = _sourced(request, as_copies)
     adapter, written, described, device, options = sourced.contraction
-    traits = calibrated(adapter, device, options.algebra)
+    traits = traits_in(options.algebra, adapter, device)
     dtype = served_dtype(sourced.contraction, traits)
     computed = computed_dtype(sourced.contraction, dtype, traits)
     order = result_order(request.order, request.out, adapter, sourced.operands)
