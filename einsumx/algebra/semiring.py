@@ -59,12 +59,19 @@ class SemiringAlgebra(Algebra):
         name: for plans and messages.
         add: the function of two elements that replaces the sum.
         multiply: the function that replaces the product, over which ``add`` distributes.
+        zero, one: the sum of no terms, and the product of no factors.
 
     Raises:
         ValueError: the functions are unknown, or do not distribute.
 
-    >>> SemiringAlgebra("widest path", "maximum", "minimum").zero
-    -inf
+    >>> SemiringAlgebra("widest path", "maximum", "minimum").zero, SemiringAlgebra("log", "logaddexp", "add").one
+    (-inf, 0.0)
+
+    >>> import einsumx
+    >>> print(einsumx.semirings.max_plus.plan("ij,jk->ik", (2, 3), (3, 4)))
+    ij,jk->ik  (2,3) (3,4)  float64 on numpy in max-plus (maximum, add)
+      %2 = matmul %0 %1  24 multiply-adds
+      result %2          (2,4) float64
     """
 
     name: str
@@ -72,6 +79,25 @@ class SemiringAlgebra(Algebra):
     multiply: Multiplication
 
     function = "in_semiring"
+
+    def __post_init__(self) -> None:
+        if (self.add, self.multiply) not in _CONSTANTS:
+            pairs = ", ".join(f"{add}/{multiply}" for add, multiply in _CONSTANTS)
+            raise ValueError(
+                f"{shown(self.add)} and {shown(self.multiply)} are not the functions of a semiring; these are: {pairs}"
+            )
+        if type(self.name) is not str or not self.name.isprintable() or not 0 < len(self.name) <= _LONGEST:
+            raise ValueError(f"the name of a semiring is a printable text of up to {_LONGEST} letters")
+        zero, one = _CONSTANTS[self.add, self.multiply]
+        is_boolean = self.add == "or"
+        self.__dict__.update(
+            arguments=(self.name, self.add, self.multiply),
+            text=f" in {self.name} ({self.add}, {self.multiply})",
+            zero=zero,
+            one=one,
+            is_boolean=is_boolean,
+            is_plain=is_boolean,
+        )
 
     def __eq__(self, other: object) -> bool:
         """Whether the fields are equal, also of a class that adds methods."""
@@ -82,58 +108,6 @@ class SemiringAlgebra(Algebra):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SemiringAlgebra, self.arguments
-
-    def __post_init__(self) -> None:
-        if (self.add, self.multiply) not in _CONSTANTS:
-            pairs = ", ".join(f"{add}/{multiply}" for add, multiply in _CONSTANTS)
-            raise ValueError(
-                f"{shown(self.add)} and {shown(self.multiply)} are not the functions of a semiring; these are: {pairs}"
-            )
-        if type(self.name) is not str or not self.name.isprintable() or not 0 < len(self.name) <= _LONGEST:
-            raise ValueError(f"the name of a semiring is a printable text of up to {_LONGEST} letters")
-
-    @property
-    def arguments(self) -> tuple[str, str, str]:  # type: ignore[override]
-        return self.name, self.add, self.multiply
-
-    @property
-    def text(self) -> str:  # type: ignore[override]
-        """What sums and products mean, after the first line of a plan's text.
-
-        >>> import einsumx
-        >>> print(einsumx.semirings.max_plus.plan("ij,jk->ik", (2, 3), (3, 4)))
-        ij,jk->ik  (2,3) (3,4)  float64 on numpy in max-plus (maximum, add)
-          %2 = matmul %0 %1  24 multiply-adds
-          result %2          (2,4) float64
-        """
-        return f" in {self.name} ({self.add}, {self.multiply})"
-
-    @property
-    def zero(self) -> float:  # type: ignore[override]
-        """The sum of no terms.
-
-        >>> SemiringAlgebra("min-plus", "minimum", "add").zero
-        inf
-        """
-        return _CONSTANTS[self.add, self.multiply][0]
-
-    @property
-    def one(self) -> float:
-        """The product of no factors.
-
-        >>> SemiringAlgebra("log", "logaddexp", "add").one
-        0.0
-        """
-        return _CONSTANTS[self.add, self.multiply][1]
-
-    @property
-    def is_boolean(self) -> bool:  # type: ignore[override]
-        """Whether it computes with truth values, as every framework does for a dtype of bool."""
-        return self.add == "or"
-
-    @property
-    def is_plain(self) -> bool:  # type: ignore[override]
-        return self.is_boolean
 
     def check_dtype(self, dtype: str) -> None:
         """Raise BackendError if arrays of a dtype cannot hold its elements.

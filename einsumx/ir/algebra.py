@@ -29,7 +29,8 @@ class Algebra:
     """What follows the first line of a plan's text."""
 
     zero: float = 0
-    """The sum of no terms."""
+    one: float = 1
+    """The sum of no terms, and the product of no factors."""
 
     is_plain: bool = True
     """Whether it computes what frameworks compute by themselves: sums of products, of truth values too."""
