@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
 from einsumx.algebra.argmax import ArgmaxResult, attained
-from einsumx.algebra.semiring import SemiringAlgebra
+from einsumx.algebra.semiring import Addition, Multiplication, SemiringAlgebra
 from einsumx.api import computed, planned
 from einsumx.expressions import Expression
 from einsumx.planner.path import Optimize
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["BUILTIN", "Semiring", "boolean", "log", "max_plus", "max_times", "min_plus"]
 
 
-@dataclass(frozen=True, eq=False)
-class Semiring(SemiringAlgebra):
+@dataclass(frozen=True)
+class Semiring:
     """Functions in the place of the sum and the product of a contraction, by name, and the contractions with them.
 
     All but ``boolean`` compute in floating-point numbers. Plans that have a semiring are still data: they print, are
@@ -45,6 +45,7 @@ class Semiring(SemiringAlgebra):
         multiply: the function that replaces the product, over which ``add`` distributes: ``add`` with the first three,
             ``multiply`` (of numbers that are not negative) or the opposite of ``add`` with the first two, ``and`` with
             ``or``.
+        algebra: the functions as plans have them.
 
     Raises:
         ValueError: the functions are unknown, or do not distribute.
@@ -55,12 +56,40 @@ class Semiring(SemiringAlgebra):
     array([[2.]])
     """
 
+    name: str
+    add: Addition
+    multiply: Multiplication
+    algebra: SemiringAlgebra = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
-        super().__post_init__()
+        self.__dict__["algebra"] = SemiringAlgebra(self.name, self.add, self.multiply)
         self.__dict__["einsum"] = _cached_first(self)  # each call finds the function here, and not the method
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Semiring, self.arguments
+        return Semiring, self.algebra.arguments
+
+    @property
+    def zero(self) -> float:
+        """The sum of no terms.
+
+        >>> Semiring("min-plus", "minimum", "add").zero
+        inf
+        """
+        return self.algebra.zero
+
+    @property
+    def one(self) -> float:
+        """The product of no factors.
+
+        >>> Semiring("log", "logaddexp", "add").one
+        0.0
+        """
+        return self.algebra.one
+
+    @property
+    def is_boolean(self) -> bool:
+        """Whether it computes with truth values, as every framework does for a dtype of bool."""
+        return self.algebra.is_boolean
 
     @overload
     def einsum(self, *operands: NDArray[Any] | Value, **keywords: Unpack[SemiringKeywords]) -> NDArray[Any]: ...
@@ -90,7 +119,7 @@ class Semiring(SemiringAlgebra):
         """
         written, inputs = split(operands)
         keywords = out, dtype, None, order, casting, optimize, backend, memory_limit
-        return computed(Request(written, inputs, *keywords, algebra=self))
+        return computed(Request(written, inputs, *keywords, algebra=self.algebra))
 
     def plan(
         self,
@@ -109,7 +138,7 @@ class Semiring(SemiringAlgebra):
         written, inputs = split(operands)
         request = Request(
             written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend,
-            memory_limit=memory_limit, algebra=self,
+            memory_limit=memory_limit, algebra=self.algebra,
         )  # fmt: skip
         return planned(request, device, dtypes, stored)
 
@@ -180,14 +209,16 @@ class Semiring(SemiringAlgebra):
         if torch is not None and torch.compiler.is_compiling():
             from einsumx.backends.torch.compile import outside
 
-            return outside(_argmax_by_fields, *self.arguments, *operands, **keywords)  # type: ignore[no-any-return]
+            return outside(_argmax_by_fields, *self.algebra.arguments, *operands, **keywords)  # type: ignore[no-any-return]
         return attained(self._request(*operands, **keywords))
 
     def _request(
         self, *operands: Any, dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
     ) -> Request:
         written, inputs = split(operands)
-        return Request(written, inputs, dtype=dtype, casting=casting, optimize=optimize, backend=backend, algebra=self)
+        return Request(
+            written, inputs, dtype=dtype, casting=casting, optimize=optimize, backend=backend, algebra=self.algebra
+        )
 
 
 _KEYWORDS = frozenset({"dtype", "order", "casting", "optimize", "backend", "memory_limit"})
@@ -200,11 +231,11 @@ def _cached_first(semiring: Semiring) -> Callable[..., Any]:
     def of_semiring(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
         if not _KEYWORDS.issuperset(options):
             raise Uncacheable
-        return {**options, "algebra": semiring}
+        return {**options, "algebra": semiring.algebra}
 
     def traced(*operands: Any, **options: Any) -> Any:
         """What torch.compile traces instead."""
-        return hooks.in_semiring(*semiring.arguments, *operands, **options)
+        return hooks.in_semiring(*semiring.algebra.arguments, *operands, **options)
 
     function: Callable[..., Any] = cached_first(semiring.einsum, of_semiring)
     function.__dict__["_torchdynamo_inline"] = traced

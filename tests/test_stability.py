@@ -104,7 +104,7 @@ def test_names_parameters_members_and_options_are_written_down():
 def test_a_plan_that_an_earlier_version_stored_computes_its_equation(stored, name):
     plan = einsumx.Plan.from_json(json.dumps(json.loads(stored.read_text(encoding="utf-8"))[name]))
     assert (plan.equation, plan.shape, plan.dtype) == (PLANS[name].equation, PLANS[name].shape, PLANS[name].dtype)
-    if plan.backend == "numpy" and not plan.semiring:
+    if plan.backend == "numpy" and name != "semiring":
         rng = np.random.default_rng(0)
         arrays = [rng.integers(-3, 4, operand.shape).astype(operand.dtype) for operand in plan.operands]
         assert judge(plan(*arrays), expect(plan.equation, *arrays, dtype=plan.dtype))

@@ -177,7 +177,7 @@ def is_right_as_a_stored_plan(case: Case, subject: Subject) -> None:
     """A plan prints its semiring, and is read again from what is stored of it."""
     hosts, arrays = subject.operands(case)
     semiring, read = case.semiring, Plan.from_json(subject.call(case, arrays).to_json())
-    if semiring is None or read.algebra != semiring or f" in {semiring.name} (" not in str(read):
+    if semiring is None or read.algebra != semiring.algebra or f" in {semiring.name} (" not in str(read):
         raise Failure(f"the plan does not say that it is in {semiring}: {str(read).splitlines()[0]}")
     subject.judge(read(*arrays), subject.expected(case, hosts))
 

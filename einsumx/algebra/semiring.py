@@ -49,9 +49,9 @@ _ELEMENTS = 2e9
 """Multiply-adds of a product by elementwise functions in a second: about those of two cores."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SemiringAlgebra(Algebra):
-    """The functions of a semiring; :class:`einsumx.Semiring` adds the methods that compute.
+    """The functions of a semiring, as programs have them; users have :class:`einsumx.Semiring`.
 
     Truth values need no other functions, because a sum of bools is an or in every plan, and their product an and.
 
@@ -98,13 +98,6 @@ class SemiringAlgebra(Algebra):
             is_boolean=is_boolean,
             is_plain=is_boolean,
         )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the fields are equal, also of a class that adds methods."""
-        return isinstance(other, SemiringAlgebra) and self.arguments == other.arguments
-
-    def __hash__(self) -> int:
-        return hash(self.arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SemiringAlgebra, self.arguments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import Annotated, Any
 
 from einsumx.adapters.registry import get_backend
@@ -36,6 +36,15 @@ _MOST_AXES = 200
 _Equation = Annotated[str, r"(?s:.*)"]  # any character may be a label, surrogates too
 
 
+@dataclass(frozen=True, slots=True)
+class _Semiring:
+    """The name of a semiring, and those of its functions."""
+
+    name: str
+    add: str
+    multiply: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """A plan as its text has it.
@@ -43,7 +52,7 @@ class _Plan:
     Attributes:
         equation, named, backend, device, operands, path, dtype, choices: as in a program.
         accumulate: the dtype of products and sums, if that was asked for.
-        semiring: its name and functions; none for plus and times.
+        semiring: None for plus and times.
         rates: those of the machine that planned, where they differ from what the backend declares.
         ops: those of the program, for readers.
     """
@@ -56,7 +65,7 @@ class _Plan:
     path: Path
     dtype: str
     accumulate: str | None = None
-    semiring: tuple[str, ...] = ()
+    semiring: _Semiring | None = None
     choices: tuple[Name, ...] = ()
     rates: dict[str, float] | None = None
     ops: object
@@ -77,7 +86,7 @@ def text_of_plan(program: Program) -> str:
         path=program.path,
         dtype=program.dtype,
         accumulate=None if sums == traits.compute_dtype(program.dtype) else sums,
-        semiring=algebra.arguments,
+        semiring=_Semiring(*algebra.arguments) if algebra.arguments else None,
         choices=program.choices,
         rates=rates or None,
         ops=_listed(program),
@@ -113,8 +122,8 @@ def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:
             raise ValueError(f"it has format {shown(version)}, and this version reads format {FORMAT}")
         plan = read(_Plan, data)
         check_rates(plan.rates or {})
-        algebra = semiring(*plan.semiring) if plan.semiring else PLUS_TIMES
-    except (TypeError, ValueError) as error:
+        algebra = PLUS_TIMES if plan.semiring is None else semiring(*astuple(plan.semiring))
+    except ValueError as error:
         raise EinsumxError(f"this is not a plan that this version of einsumx stored: {error}") from None
     program = _planned_again(plan, algebra)
     if json.loads(json.dumps(_listed(program))) != plan.ops:

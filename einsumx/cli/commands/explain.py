@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> bool:
     """
     if options.backend == "dask" or options.chunks:
         return _explain_chunks(options)
-    algebra = BUILTIN.get(options.semiring, PLUS_TIMES)
+    algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     request = Request(
         options.equation,
         options.shapes,
@@ -172,7 +172,7 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     if 0 in equation.sizes:
         raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
     numpy, described = get_backend("numpy"), [Operand(shape, options.dtype) for shape in options.shapes]
-    algebra = BUILTIN.get(options.semiring, PLUS_TIMES)
+    algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     keywords = Request("", (), accumulate=options.accumulate, algebra=algebra).options(numpy)
     dtype = result_dtype(numpy, described, keywords)
     accumulate = accumulator(numpy, described, keywords, dtype)
