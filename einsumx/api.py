@@ -6,11 +6,13 @@ Planner, plans and everything for memory limits are imported when first used, to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
-from einsumx.dtypes import Casting
+from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
@@ -25,17 +27,35 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
+    from einsumx import plans, tuning
     from einsumx.adapters.base import Adapter, Array
     from einsumx.algebra.scaled import FrexpResult
+    from einsumx.blocked import cost as blocked_cost
+    from einsumx.blocked import plan as blocked_plan
+    from einsumx.ir import program, sizes
+    from einsumx.ir import text as ir_text
     from einsumx.ir.program import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime import factors
+    from einsumx.runtime import shapes as described
+    from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
     from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, PlanKeywords, Value
     from einsumx.streaming import gradients
+    from einsumx.streaming import run as streaming_run
 else:
     factors = LazyModule("einsumx.runtime.factors")
     gradients = LazyModule("einsumx.streaming.gradients")
+    tuning = LazyModule("einsumx.tuning")
+    plans = LazyModule("einsumx.plans")
+    blocked_cost = LazyModule("einsumx.blocked.cost")
+    blocked_plan = LazyModule("einsumx.blocked.plan")
+    program = LazyModule("einsumx.ir.program")
+    sizes = LazyModule("einsumx.ir.sizes")
+    ir_text = LazyModule("einsumx.ir.text")
+    described = LazyModule("einsumx.runtime.shapes")
+    stored_arrays = LazyModule("einsumx.runtime.stored")
+    streaming_run = LazyModule("einsumx.streaming.run")
 
 __all__ = ["Order", "addeinsum", "computed", "einsum", "einsum_frexp", "einsum_path", "in_semiring", "plan", "planned"]
 
@@ -348,18 +368,12 @@ def planned(
     request: Request, device: str = "", dtypes: str | Sequence[str] = "float64", stored: bool = False
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan of a request, whose operands may be shapes; see :func:`plan`."""
-    from einsumx.ir.program import Operand
-    from einsumx.ir.sizes import is_known
-    from einsumx.plans import as_blocked_plan, as_chunked_plan, as_plan
-    from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
-    from einsumx.runtime.stored import unread
-
     inputs, is_limited = list(request.operands), request.memory_limit is not None
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
-        return as_chunked_plan(lazy_module.planned(request))
-    shapes = as_shapes(request.written, inputs)
-    if is_limited and not all(is_known(shape or ()) for shape in shapes):
+        return plans.as_chunked_plan(lazy_module.planned(request))
+    shapes = described.as_shapes(request.written, inputs)
+    if is_limited and not all(sizes.is_known(shape or ()) for shape in shapes):
         raise SizeError("a plan under a memory_limit= is for known sizes, and a shape has None in the place of one")
     if request.out is not None and (not is_limited or None not in shapes):
         raise ValueError("out= changes a plan only with arrays and a memory_limit=")
@@ -368,31 +382,23 @@ def planned(
     if all(shape is not None for shape in shapes):
         adapter = request.adapter or get_backend("numpy")
         device = device or (request.limit.device if is_limited else "")
-        check_device(adapter, device)
-        names = as_dtypes(dtypes, len(shapes))
-        described = tuple(Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
-        return _plan_of_shapes(request, adapter, described, device, stored)
+        described.check_device(adapter, device)
+        names = described.as_dtypes(dtypes, len(shapes))
+        operands = tuple(program.Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
+        return _plan_of_shapes(request, adapter, operands, device, stored)
     if is_limited:
-        from einsumx.streaming.run import plan_within
-
-        return as_blocked_plan(plan_within(request).program)
-    inputs = [unread(number, array) if is_stored(array) else array for number, array in enumerate(inputs)]
+        return plans.as_blocked_plan(streaming_run.plan_within(request).program)
+    inputs = [stored_arrays.unread(number, array) if is_stored(array) else array for number, array in enumerate(inputs)]
     adapter, arrays = arrays_of(inputs, request.adapter)
     options = request.options(adapter)
     if options.effort == "measure":
-        from einsumx.tuning import tuned_plan
-
-        return tuned_plan(adapter, request.written, arrays, options)
-    return as_plan(prepare(adapter, request.written, arrays, options).program)
+        return tuning.tuned_plan(adapter, request.written, arrays, options)
+    return plans.as_plan(prepare(adapter, request.written, arrays, options).program)
 
 
 def _plan_of_shapes(
     request: Request, adapter: Adapter, operands: tuple[Operand, ...], device: str, stored: bool
 ) -> Plan | BlockedPlan:
-    from dataclasses import replace
-
-    from einsumx.plans import as_blocked_plan, as_plan
-
     # The dtype's name is looked up by the framework only when it has to be, so that this imports none.
     options = replace(request, dtype=None, accumulate=None).options(adapter)._replace(effort="estimate")
     dtype, accumulate = as_python(request.dtype), as_python(request.accumulate)
@@ -403,19 +409,14 @@ def _plan_of_shapes(
         options = options._replace(accumulate=named)
     contraction = Contraction(adapter, request.written, operands, device, options)
     if request.memory_limit is None:
-        return as_plan(make_program(contraction))
-
-    from math import prod
-
-    from einsumx.blocked.cost import ResultFootprint
-    from einsumx.blocked.plan import BlockedContraction, blocked_program
-    from einsumx.dtypes import itemsize
+        return plans.as_plan(make_program(contraction))
 
     limit = request.limit.nbytes(lambda: adapter.free_bytes(device))
     sized = sized_equation(request.written, [operand.shape for operand in operands])
-    footprint = ResultFootprint(cut=prod(sized.shape) * itemsize(result_dtype(adapter, operands, options)))
+    footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(result_dtype(adapter, operands, options)))
     in_place = (not stored,) * len(operands)
-    return as_blocked_plan(blocked_program(BlockedContraction(contraction, limit, in_place, footprint)))
+    blocked = blocked_plan.BlockedContraction(contraction, limit, in_place, footprint)
+    return plans.as_blocked_plan(blocked_plan.blocked_program(blocked))
 
 
 def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool = False) -> tuple[list[Any], str]:
@@ -435,20 +436,17 @@ def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool =
     >>> einsum_path("ij,jk,kl->il", (2, 900), (900, 3), (3, 800))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
-    from einsumx.ir.text import quantity
-    from einsumx.plans import ChunkedPlan, plan_cost
-
     if einsum_call:
         raise BackendError("einsum_call=True returns internals of NumPy's einsum; use einsumx.plan")
     contraction: Plan | ChunkedPlan = plan(*operands, optimize=optimize)
-    if isinstance(contraction, ChunkedPlan):
+    if isinstance(contraction, plans.ChunkedPlan):
         text = f"  Complete contraction:  {contraction.equation.text}\n\n{contraction}"
         return ["einsum_path", *contraction.path], text
-    cost = plan_cost(contraction)
+    cost = plans.plan_cost(contraction)
     text = (
         f"  Complete contraction:  {contraction.equation}\n"
-        f"  Multiply-adds:         {quantity(cost.multiply_adds)}\n"
-        f"  Bytes copied:          {quantity(cost.copied, 'B')}\n"
-        f"  Peak memory:           {quantity(cost.peak_bytes, 'B')}\n\n{contraction}"
+        f"  Multiply-adds:         {ir_text.quantity(cost.multiply_adds)}\n"
+        f"  Bytes copied:          {ir_text.quantity(cost.copied, 'B')}\n"
+        f"  Peak memory:           {ir_text.quantity(cost.peak_bytes, 'B')}\n\n{contraction}"
     )
     return ["einsum_path", *contraction.path], text

@@ -11,6 +11,7 @@ from einsumx.adapters import hooks
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
+from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.sizes import may_be_equal
 from einsumx.planner.path import Optimize, as_optimize, find_path
@@ -42,10 +43,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
+    from einsumx import plans
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.program import Path
     from einsumx.plans import Plan
     from einsumx.runtime.signatures import A, FrameworkKeywords, Value
+    from einsumx.streaming import fingerprints, readers
+else:
+    plans = LazyModule("einsumx.plans")
+    fingerprints = LazyModule("einsumx.streaming.fingerprints")
+    readers = LazyModule("einsumx.streaming.readers")
 
 __all__ = ["Expression", "expression"]
 
@@ -185,14 +192,12 @@ class Expression:
 
     def plan(self, *operands: Any) -> Plan:
         """The plan that a call with these operands runs, constants included; see :func:`einsumx.plan`."""
-        from einsumx.plans import as_chunked_plan, as_plan
-
         lazy_module = lazy_planner((*operands, *self._constants.values()))
         if lazy_module is not None:
             request = replace(self._request, operands=self._all_operands(operands))
-            return cast("Plan", as_chunked_plan(lazy_module.planned(request)))
+            return cast("Plan", plans.as_chunked_plan(lazy_module.planned(request)))
         adapter, arrays = self._arrays(operands)
-        return as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
+        return plans.as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
 
     def _all_operands(self, operands: Sequence[Any]) -> list[Any]:
         """The operands of a call and the constants, of which some are lazy."""
@@ -272,11 +277,8 @@ def _is_same(array: Any, other: Any, adapter: Adapter | None) -> bool:
 
 
 def _digest(array: Array, adapter: Adapter) -> str:
-    from einsumx.streaming.fingerprints import digest
-    from einsumx.streaming.readers import sources
-
-    (source,), _ = sources([array], adapter, adapter.device(array))
-    return digest([source.host_block(tuple(slice(0, size) for size in array.shape))])
+    (source,), _ = readers.sources([array], adapter, adapter.device(array))
+    return fingerprints.digest([source.host_block(tuple(slice(0, size) for size in array.shape))])
 
 
 def expression(

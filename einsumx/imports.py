@@ -1,20 +1,32 @@
-"""Modules that are imported when first used, to keep ``import einsumx`` fast."""
+"""Modules that are imported when first used, to keep ``import einsumx`` fast.
+
+Python runs signal handlers in the main thread, between any two instructions. If that thread were importing a module, a
+handler that calls einsum would find it with half of its names. Therefore another thread imports for the main thread,
+which waits, and a call of a handler waits in the same way.
+"""
 
 from __future__ import annotations
 
+import gc
 import sys
+from _thread import allocate_lock, get_ident, start_new_thread
 from importlib import import_module
+from threading import main_thread
 from types import ModuleType
 from typing import Any
 
 __all__ = ["LazyModule", "imported"]
+
+_LONGEST = 2.0
+"""How many seconds the main thread waits. It waits in vain if a handler came while it was importing a module itself,
+which the other thread needs too."""
 
 
 class LazyModule:
     """A module that is imported when one of its attributes is first used.
 
     Unlike an import statement in a function, it keeps the module, and so works while the interpreter exits, after
-    ``sys.modules`` was cleared.
+    ``sys.modules`` was cleared; and a signal handler may call einsum while it is imported.
 
     >>> decimal = LazyModule("decimal")
     >>> decimal.Decimal("0.5")
@@ -27,6 +39,8 @@ class LazyModule:
         self._module = None if module is None or _is_unfinished(module) else module
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # doctest looks for __wrapped__ in everything
+            raise AttributeError(name)
         if self._module is None:
             self._module = imported(self._name)
         value = getattr(self._module, name)
@@ -38,19 +52,50 @@ class LazyModule:
 def imported(name: str) -> ModuleType:
     """The module of that name, which is imported unless it was before.
 
-    A signal handler or a finalizer may run while its thread is importing a module, and call einsum too. The import
-    goes on only after that, so the call imports the unfinished modules of einsumx anew. Python then drops the
-    unfinished ones.
+    >>> imported("decimal").Decimal("0.5")
+    Decimal('0.5')
     """
-    module = import_module(name)
-    if _is_unfinished(module):
-        for other, each in list(sys.modules.items()):
-            if other.startswith("einsumx.") and _is_unfinished(each):
-                sys.modules.pop(other, None)
-        module = import_module(name)
-    return module
+    module = sys.modules.get(name)
+    if module is not None and not _is_unfinished(module):
+        return module
+    if get_ident() == main_thread().ident and not sys.is_finalizing():
+        _import_elsewhere(name)
+    return _import(name)  # if the other thread could not, this one does, or raises the error again
+
+
+def _import_elsewhere(name: str) -> None:
+    """Import a module in another thread, and wait for it."""
+    ended = allocate_lock()
+    ended.acquire()
+
+    def work() -> None:
+        try:
+            _import(name)
+        except BaseException:  # noqa: BLE001  # the caller imports it again, and so raises it
+            pass
+        finally:
+            ended.release()
+
+    try:
+        start_new_thread(work, ())
+    except RuntimeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # it comes from a handler; else, no thread can be started
+    else:
+        ended.acquire(timeout=_LONGEST)
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module without garbage collections, as finalizers may call einsum too."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(name)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _is_unfinished(module: ModuleType) -> bool:
-    """Whether a module is being imported. Python waits for other threads, so this one does it."""
+    """Whether a module is being imported."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

@@ -17,6 +17,8 @@ A call that finds its plan in the caches logs nothing. After ``einsumx.cache_cle
 
 from __future__ import annotations
 
+import warnings
+from inspect import currentframe
 from logging import INFO, NullHandler, getLogger
 
 __all__ = ["is_told", "log", "warn"]
@@ -32,9 +34,6 @@ def is_told() -> bool:
 
 def warn(message: str) -> None:
     """Warn, at the line that called einsumx."""
-    import warnings
-    from inspect import currentframe
-
     frame, level = currentframe(), 1
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("einsumx."):
         frame, level = frame.f_back, level + 1

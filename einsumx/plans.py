@@ -18,6 +18,7 @@ from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError, EinsumxError, SizeError, excerpt, shown
+from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
@@ -30,8 +31,21 @@ from einsumx.runtime.stored_plans import read_plan, text_of_plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from einsumx.backends import dask
+    from einsumx.backends.dask import text as chunked_texts
+    from einsumx.blocked import text as blocked_texts
+    from einsumx.render import drawing, source, timeline
     from einsumx.render.drawing import Drawing
     from einsumx.runtime.signatures import A, Value
+    from einsumx.streaming import run as streaming_run
+else:
+    dask = LazyModule("einsumx.backends.dask")
+    chunked_texts = LazyModule("einsumx.backends.dask.text")
+    blocked_texts = LazyModule("einsumx.blocked.text")
+    drawing = LazyModule("einsumx.render.drawing")
+    source = LazyModule("einsumx.render.source")
+    timeline = LazyModule("einsumx.render.timeline")
+    streaming_run = LazyModule("einsumx.streaming.run")
 
 __all__ = ["BlockedPlan", "ChunkedPlan", "Plan", "as_blocked_plan", "as_chunked_plan", "as_plan", "plan_cost"]
 
@@ -94,10 +108,7 @@ class Plan(Program):
         >>> einsumx.plan("ij,jk->ik", (2, 3), (3, 4)).draw().svg.count("matmul %0 %1") > 0
         True
         """
-        from einsumx.render.drawing import Drawing
-        from einsumx.render.timeline import plan_timeline
-
-        return Drawing(plan_timeline(self, _kernels(self)))
+        return drawing.Drawing(timeline.plan_timeline(self, _kernels(self)))
 
     def _repr_html_(self) -> str:
         return self.draw()._repr_html_()
@@ -135,11 +146,9 @@ class Plan(Program):
         >>> print(einsumx.plan("bij,bkj->bik", (8, 20, 30), (8, 40, 30)).source("torch").splitlines()[-1].strip())
         return torch.matmul(a, b.permute((0, 2, 1)))
         """
-        from einsumx.render.source import plan_source
-
         _check_known(self, "written as code")
         plan = self if backend in (None, self.backend) else self.retarget(str(backend))
-        return plan_source(plan, get_backend(plan.backend), name)
+        return source.plan_source(plan, get_backend(plan.backend), name)
 
     def to_json(self) -> str:
         """The plan as JSON text, which :meth:`from_json` reads.
@@ -198,9 +207,7 @@ class BlockedPlan(BlockedProgram):
         >>> einsumx.plan("ij->i", (2, 3), dtypes="int64", memory_limit=40)(np.arange(6).reshape(2, 3))
         array([ 3, 12])
         """
-        from einsumx.streaming.run import run_blocked
-
-        return run_blocked(self, operands, out)
+        return streaming_run.run_blocked(self, operands, out)
 
     def __str__(self) -> str:
         """The blocks, how often each operand is read, peak memory and expected time.
@@ -217,19 +224,14 @@ class BlockedPlan(BlockedProgram):
           peak memory  8.98 MB of the limit of 9 MB
           time         18.4 ms expected
         """
-        from einsumx.blocked.text import blocked_text
-
-        return blocked_text(self)
+        return blocked_texts.blocked_text(self)
 
     def draw(self) -> Drawing:
         """A picture of the work for each block and how often it runs, and of memory over time against the limit.
 
         Save or show it as that of :meth:`einsumx.Plan.draw`.
         """
-        from einsumx.render.drawing import Drawing
-        from einsumx.render.timeline import blocked_timeline
-
-        return Drawing(blocked_timeline(self))
+        return drawing.Drawing(timeline.blocked_timeline(self))
 
     def _repr_html_(self) -> str:
         return self.draw()._repr_html_()
@@ -261,15 +263,11 @@ class ChunkedPlan(ChunkedProgram):
         Raises:
             SizeError, BackendError: the operands do not fit the plan.
         """
-        from einsumx.backends.dask import run
-
-        return run(self, operands)
+        return dask.run(self, operands)
 
     def __str__(self) -> str:
         """The steps, their chunks and tasks, and the bytes that may move between workers."""
-        from einsumx.backends.dask.text import chunked_text
-
-        return chunked_text(self)
+        return chunked_texts.chunked_text(self)
 
 
 _program_values = attrgetter(*(field.name for field in fields(Program)))

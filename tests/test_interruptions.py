@@ -98,51 +98,80 @@ def test_an_alarm_ends_the_search_for_a_path():
 
 
 IMPORTING = """
-import contextlib, sys
+import gc, signal, sys, threading
 import numpy as np
 import einsumx
 
-place, raises = int(sys.argv[1]), sys.argv[2] == "raises"
+what, every, main, begun = sys.argv[1], int(sys.argv[2]), threading.main_thread(), threading.Event()
 lhs, rhs = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
-lines, nested = 0, None
+imports, depth, nested, armed, lost = 0, 0, 0, False, []
+sys.unraisablehook = lost.append
 
-def trace(frame, event, argument):
-    global lines, nested
-    if frame.f_code.co_name == "<module>" and "einsumx" in frame.f_globals["__name__"] and event == "line":
-        lines += 1
-        if lines == place:
-            sys.settrace(None)
-            if raises:
-                raise TimeoutError
-            nested = einsumx.einsum("ij,jk->ik", lhs, rhs)
-            for other in OTHERS:
-                with contextlib.suppress(ImportError):  # of a module that is being imported
-                    assert np.array_equal(other(), lhs @ rhs)
-    return trace
-
-OTHERS = (
+CALLS = [
+    lambda: einsumx.einsum("ij,jk->ki", lhs, rhs).T,
     lambda: einsumx.plan("ij,jk->ik", lhs, rhs)(lhs, rhs),
+    lambda: einsumx.semirings.max_plus.einsum("ij,jk->ik", lhs, rhs) - (lhs[:, 2:] + rhs[2]) + lhs @ rhs,
     lambda: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1 MB"),
-)
-sys.settrace(trace)
-try:
-    einsumx.einsum("ij,jk->ki", lhs, rhs)
-except TimeoutError:
-    assert raises
-sys.settrace(None)
-assert lines == place
-assert raises or np.array_equal(nested, lhs @ rhs)
-assert np.array_equal(einsumx.einsum("ij,jk->ki", lhs, rhs), (lhs @ rhs).T)
-assert einsumx.einsum("ii->", np.eye(3)) == 3
-assert all(np.array_equal(other(), lhs @ rhs) for other in OTHERS)
+    lambda: einsumx.tensordot(lhs, rhs, 1),
+]
+
+def check(*calls):
+    for call in calls:
+        assert np.array_equal(call(), lhs @ rhs)
+
+def interrupt(*arguments):
+    global depth, nested, armed
+    begun.set()
+    if what == "raises" and armed:
+        armed, nested = False, nested + 1
+        raise TimeoutError
+    if what != "raises" and depth < 3:
+        depth, nested = depth + 1, nested + 1
+        check(CALLS[nested % 5])
+        depth -= 1
+
+class Last:
+    def __del__(self):
+        interrupt()
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        global imports
+        imports += name.startswith("einsumx.")
+        if not name.startswith("einsumx.") or imports % every:
+            return
+        if what == "collects":
+            last = Last()
+            last.itself = last
+        else:
+            begun.clear()
+            while not begun.is_set():  # a signal that comes just before the main thread waits is handled later
+                signal.pthread_kill(main.ident, signal.SIGINT)
+                begun.wait(0.05)
+
+sys.meta_path.insert(0, Finder())
+signal.signal(signal.SIGINT, interrupt)
+if what == "collects":
+    gc.set_threshold(1)
+while True:
+    armed = True
+    try:
+        check(*CALLS)
+        break
+    except TimeoutError:
+        pass
+sys.meta_path.pop(0)
+assert nested and not lost
+check(*CALLS)
 """
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["calls", "raises"])
-@pytest.mark.parametrize("place", [60, 400, 700, 900])
-def test_a_handler_during_the_imports_of_the_first_call_breaks_no_later_call(place, what):
-    printed(IMPORTING, place, what)
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="the system sends no signals to a thread")
+@pytest.mark.parametrize("every", [1, 5])
+@pytest.mark.parametrize("what", ["calls", "raises", "collects"])
+def test_calls_and_errors_of_handlers_and_finalizers_during_imports_break_no_call(what, every):
+    printed(IMPORTING, what, every)
 
 
 ENDING = """

@@ -10,11 +10,21 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.replacement import Client
+from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
     from einsumx.adapters.replacement import Name
+    from einsumx.backends.dask import build as _build
+    from einsumx.backends.dask import operands as _operands
+    from einsumx.backends.dask import patch as _patch
+    from einsumx.backends.dask import program as _program
     from einsumx.backends.dask.program import ChunkedProgram
     from einsumx.runtime.request import Request
+else:
+    _build = LazyModule("einsumx.backends.dask.build")
+    _operands = LazyModule("einsumx.backends.dask.operands")
+    _patch = LazyModule("einsumx.backends.dask.patch")
+    _program = LazyModule("einsumx.backends.dask.program")
 
 __all__ = ["LIBRARY", "einsum", "is_same", "planned", "run"]
 
@@ -30,19 +40,14 @@ def einsum(request: Request) -> Any:
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    from einsumx.backends.dask.build import added, build
-    from einsumx.backends.dask.operands import read
-
-    call = read(request)
-    result = build(call.program(), call.operands.arrays)
-    return result if request.factors is None else added(result, request)
+    call = _operands.read(request)
+    result = _build.build(call.program(), call.operands.arrays)
+    return result if request.factors is None else _build.added(result, request)
 
 
 def planned(request: Request) -> ChunkedProgram:
     """The steps and chunks by which :func:`einsum` contracts the same operands; it raises the same errors."""
-    from einsumx.backends.dask.operands import read
-
-    return read(request).program()
+    return _operands.read(request).program()
 
 
 def is_same(array: Any, other: Any) -> bool:
@@ -56,19 +61,13 @@ def run(program: ChunkedProgram, operands: Sequence[Any]) -> Any:
     Raises:
         SizeError, BackendError: their shapes, chunks or dtypes are not the program's.
     """
-    from einsumx.backends.dask.build import build
-    from einsumx.backends.dask.operands import read_operands
-    from einsumx.backends.dask.program import check_operands
-
-    read = read_operands(operands)
-    check_operands(program, read.chunked)
-    return build(program, read.arrays)
+    read = _operands.read_operands(operands)
+    _program.check_operands(program, read.chunked)
+    return _build.build(program, read.arrays)
 
 
 def _names() -> Iterable[Name]:
-    from einsumx.backends.dask.patch import names
-
-    return names()
+    return _patch.names()
 
 
 LIBRARY = Client("dask", "pip install 'dask[array]'", _names)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial, reduce
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Gradients
@@ -19,11 +19,17 @@ from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import HALVES, Traits
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, is_number, promoted, workspace
 from einsumx.errors import BackendError, EquationError, SizeError, shown
-from einsumx.imports import imported
+from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
 from einsumx.ir.program import Operand
 from einsumx.runtime.memory import free_host_bytes
+
+if TYPE_CHECKING:
+    from einsumx.backends.paddle import gradients, patch
+else:
+    gradients = LazyModule("einsumx.backends.paddle.gradients")
+    patch = LazyModule("einsumx.backends.paddle.patch")
 
 __all__ = ["ADAPTER", "TRAITS", "PaddleAdapter"]
 
@@ -247,17 +253,13 @@ class PaddleAdapter(Adapter):
     # -- Paddle's own einsum ----------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        from einsumx.backends.paddle.patch import names
-
-        return names()
+        return patch.names()
 
     # -- gradients --------------------------------------------------------------------------------------
 
     @cached_property
     def gradients(self) -> Gradients:
-        from einsumx.backends.paddle.gradients import TensorGradients
-
-        return TensorGradients()
+        return gradients.TensorGradients()
 
     # -- blocks -----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.operand_types import wrong_type_error
@@ -14,11 +14,16 @@ from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError
-from einsumx.imports import imported
+from einsumx.imports import LazyModule, imported
 from einsumx.ir import ops
 from einsumx.ir.fill import stored_class
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
+
+if TYPE_CHECKING:
+    from einsumx.backends.sparse import kernels
+else:
+    kernels = LazyModule("einsumx.backends.sparse.kernels")
 
 __all__ = ["ADAPTER", "SparseAdapter"]
 
@@ -126,9 +131,7 @@ class SparseAdapter(Adapter):
         return self._np.asarray(value, self._np.result_type(self.dtype(dtype), value))  # Python's numbers adopt it
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
-        from einsumx.backends.sparse.kernels import as_elements
-
-        return as_elements(self.xp.COO.from_numpy(self._np.asarray(array)))
+        return kernels.as_elements(self.xp.COO.from_numpy(self._np.asarray(array)))
 
     def to_numpy(self, array: Array) -> Any:
         return array.todense() if isinstance(array, self.xp.SparseArray) else array
@@ -136,8 +139,6 @@ class SparseAdapter(Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        from einsumx.backends.sparse.kernels import contraction, contraction_of_pair
-
         if dtype == "float16" and op.kind == "work":  # numba has none; a plan uses it only where it rounds once
             run = self.kernel(op, shapes, "float32")
             return lambda *sources: self.cast(
@@ -145,21 +146,21 @@ class SparseAdapter(Adapter):
             )
         match op:
             case ops.Native() if len(op.terms) == 1:
-                return contraction(op.terms[0], op.output, shapes[0])
+                return kernels.contraction(op.terms[0], op.output, shapes[0])
             case ops.Native():
-                return contraction_of_pair(op.terms, op.output, dict(op.by_letter(shapes)))
+                return kernels.contraction_of_pair(op.terms, op.output, dict(op.by_letter(shapes)))
             case ops.Transpose():
                 letters = _letters(len(shapes[0]))
-                return contraction("".join(letters), "".join([letters[axis] for axis in op.axes]), shapes[0])
+                return kernels.contraction("".join(letters), "".join([letters[axis] for axis in op.axes]), shapes[0])
             case ops.Sum():
                 letters = _letters(len(shapes[0]))
                 kept = [letter for axis, letter in enumerate(letters) if axis not in op.axes]
-                return contraction("".join(letters), "".join(kept), shapes[0])
+                return kernels.contraction("".join(letters), "".join(kept), shapes[0])
             case ops.Diagonal():
                 letters = _letters(len(shapes[0]))
                 letters[op.axis2] = letters[op.axis1]
                 kept = [letter for letter in letters if letter != letters[op.axis1]]
-                return contraction("".join(letters), "".join([*kept, letters[op.axis1]]), shapes[0])
+                return kernels.contraction("".join(letters), "".join([*kept, letters[op.axis1]]), shapes[0])
             case ops.Multiply():
                 return self._multiplication(*shapes)
             case _:
@@ -167,24 +168,20 @@ class SparseAdapter(Adapter):
 
     def _multiplication(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Callable[[Array, Array], Array]:
         """The function that multiplies arrays of two shapes, which broadcast."""
-        from einsumx.backends.sparse.kernels import contraction_of_pair
-
         rank = max(len(lhs), len(rhs))
         letters = _letters(rank)
         both = [(1,) * (rank - len(shape)) + shape for shape in (lhs, rhs)]
         shape = tuple(map(max, *both)) if rank else ()
         terms = ["".join([letter for letter, size, full in zip(letters, own, shape) if size == full]) for own in both]
         reshaped = [tuple([size for size, full in zip(own, shape) if size == full]) for own in both]
-        multiply = contraction_of_pair(terms, "".join(letters), dict(zip(letters, shape)))
+        multiply = kernels.contraction_of_pair(terms, "".join(letters), dict(zip(letters, shape)))
         return lambda first, second: multiply(self.reshape(first, reshaped[0]), self.reshape(second, reshaped[1]))
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.transpose(axes)
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
-        from einsumx.backends.sparse.kernels import as_elements
-
-        return array if array.shape == shape else as_elements(array).reshape(shape)
+        return array if array.shape == shape else kernels.as_elements(array).reshape(shape)
 
     def copy(self, array: Array) -> Array:
         return array.copy()
@@ -205,8 +202,6 @@ class SparseAdapter(Adapter):
         return self.xp.zeros(shape, dtype=self.dtype(dtype))
 
     def prepare(self, run: Run, program: Program) -> Run:
-        from einsumx.backends.sparse.kernels import as_elements, as_gcxs
-
         gcxs, sparse_array, coo, np = self.xp.GCXS, self.xp.SparseArray, self.xp.COO, self._np
 
         def run_sparse(*operands: Array) -> Any:
@@ -221,11 +216,11 @@ class SparseAdapter(Adapter):
 
         def finished(result: Array, operands: Sequence[Array]) -> Array:
             if isinstance(result, np.ndarray):  # no operand is sparse
-                return as_elements(coo.from_numpy(result))
+                return kernels.as_elements(coo.from_numpy(result))
             kinds = {type(each) for each in operands if isinstance(each, sparse_array) and each.shape}
-            result = as_elements(result)
+            result = kernels.as_elements(result)
             is_gcxs = program.shape and kinds == {gcxs} and result.dtype != np.float16  # which GCXS does not take
-            return as_gcxs(result) if is_gcxs else result
+            return kernels.as_gcxs(result) if is_gcxs else result
 
         return run_sparse
 
@@ -250,9 +245,7 @@ class SparseAdapter(Adapter):
         return self.xp.GCXS(total) if isinstance(result, self.xp.GCXS) and total.shape else total
 
     def magnitudes(self, array: Array) -> Any:
-        from einsumx.backends.sparse.kernels import as_elements
-
-        return as_elements(array).data if isinstance(array, self.xp.SparseArray) else array
+        return kernels.as_elements(array).data if isinstance(array, self.xp.SparseArray) else array
 
 
 def _letters(count: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Gradients
@@ -17,12 +17,18 @@ from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, SizeError, shown
-from einsumx.imports import imported
+from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.memory import free_host_bytes
+
+if TYPE_CHECKING:
+    from einsumx.backends.tensorflow import gradients, patch
+else:
+    gradients = LazyModule("einsumx.backends.tensorflow.gradients")
+    patch = LazyModule("einsumx.backends.tensorflow.patch")
 
 __all__ = ["ADAPTER", "TRAITS", "TensorflowAdapter"]
 
@@ -98,9 +104,7 @@ class TensorflowAdapter(Adapter):
 
     @property
     def own_errors(self) -> Mapping[type[EinsumxError], type[Exception]]:  # type: ignore[override]
-        from einsumx.backends.tensorflow.patch import InvalidArgument
-
-        return {SizeError: InvalidArgument, BackendError: InvalidArgument}
+        return {SizeError: patch.InvalidArgument, BackendError: patch.InvalidArgument}
 
     # -- which arrays -----------------------------------------------------------------------------------
 
@@ -488,16 +492,12 @@ class TensorflowAdapter(Adapter):
 
     @cached_property
     def gradients(self) -> Gradients:
-        from einsumx.backends.tensorflow.gradients import TensorGradients
-
-        return TensorGradients()
+        return gradients.TensorGradients()
 
     # -- einsumx behind TensorFlow's own name -------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        from einsumx.backends.tensorflow.patch import names
-
-        return names()
+        return patch.names()
 
     # -- to and from the host ---------------------------------------------------------------------------
 

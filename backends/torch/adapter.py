@@ -33,7 +33,7 @@ from einsumx.backends.torch.choices import (
 )
 from einsumx.dtypes import itemsize, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
-from einsumx.imports import imported
+from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
@@ -42,6 +42,12 @@ from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from einsumx.backends.torch import cuda, gradients, patch
+else:
+    gradients = LazyModule("einsumx.backends.torch.gradients")
+    patch = LazyModule("einsumx.backends.torch.patch")
+    cuda = LazyModule("einsumx.backends.torch.cuda")
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -153,9 +159,7 @@ class TorchAdapter(Adapter):
 
     @cached_property
     def gradients(self) -> Gradients:
-        from einsumx.backends.torch.gradients import TensorGradients
-
-        return TensorGradients()
+        return gradients.TensorGradients()
 
     # -- describing tensors -----------------------------------------------------------------------------
 
@@ -485,9 +489,7 @@ class TorchAdapter(Adapter):
     # -- torch's own einsum -----------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        from einsumx.backends.torch.patch import names
-
-        return names()
+        return patch.names()
 
     # -- blocks -----------------------------------------------------------------------------------------
 
@@ -564,9 +566,7 @@ class TorchAdapter(Adapter):
     def ring(self, device: str) -> Ring | None:
         if device.partition(":")[0] != "cuda":
             return None
-        from einsumx.backends.torch.cuda import CudaUploads
-
-        return Ring(CudaUploads(self.xp.device(device), self.dtype))
+        return Ring(cuda.CudaUploads(self.xp.device(device), self.dtype))
 
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":

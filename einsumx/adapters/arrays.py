@@ -13,6 +13,7 @@ from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, SizeError, shown
+from einsumx.imports import imported
 from einsumx.ir.program import Operand
 
 __all__ = ["Arrays"]
@@ -202,4 +203,4 @@ class Arrays:
 
     def to_numpy(self, array: Array) -> Any:
         """The values of ``array`` as a NumPy array."""
-        return import_module("numpy").asarray(array)
+        return imported("numpy").asarray(array)

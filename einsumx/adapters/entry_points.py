@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 
 from einsumx.adapters.operand_types import top_package
 from einsumx.errors import BackendError, shown
+from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
+    from importlib import metadata
     from importlib.metadata import EntryPoint
 
+    from einsumx.adapters import base
     from einsumx.adapters.base import Adapter
+else:
+    metadata = LazyModule("importlib.metadata")
+    base = LazyModule("einsumx.adapters.base")
 
 __all__ = ["declared_backends", "import_modules", "import_options", "imported_modules", "load_backend"]
 
@@ -22,9 +28,7 @@ __all__ = ["declared_backends", "import_modules", "import_options", "imported_mo
 @lru_cache(maxsize=1)
 def declared_backends() -> dict[str, EntryPoint]:
     """The installed entry points by name."""
-    from importlib.metadata import entry_points
-
-    return {entry.name: entry for entry in entry_points(group="einsumx.backends")}
+    return {entry.name: entry for entry in metadata.entry_points(group="einsumx.backends")}
 
 
 def load_backend(entry: EntryPoint) -> Adapter:
@@ -33,13 +37,11 @@ def load_backend(entry: EntryPoint) -> Adapter:
     Raises:
         BackendError: it cannot be imported, is not an adapter, or has another name than the entry point.
     """
-    from einsumx.adapters.base import Adapter
-
     try:
         adapter = entry.load()
     except (ImportError, AttributeError) as error:
         raise BackendError(f"the backend {entry.name!r} cannot be loaded from {entry.value!r}: {error}") from error
-    if not isinstance(adapter, Adapter):
+    if not isinstance(adapter, base.Adapter):
         raise BackendError(
             f"the backend {entry.name!r} at {entry.value!r} is not an instance of einsumx.Adapter but {adapter!r}"
         )

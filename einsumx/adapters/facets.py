@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.errors import BackendError, EinsumxError, shown
+from einsumx.imports import imported
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -202,7 +202,7 @@ class Updates(BlockAccess, Results, Primitives):
 
     def number(self, value: Any, dtype: str, like: Array) -> Array:
         """A number as an array of ``dtype`` that broadcasts with ``like``, on the same device."""
-        np = import_module("numpy")
+        np = imported("numpy")
         host = {"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)  # dtypes that NumPy lacks
         with np.errstate(all="ignore"):
             array = np.full((1,) * len(like.shape), value, host)

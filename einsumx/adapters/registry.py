@@ -19,11 +19,14 @@ from einsumx.adapters.operand_types import (
     unknown_type_error,
 )
 from einsumx.errors import BackendError, shown
-from einsumx.imports import imported
+from einsumx.imports import LazyModule, imported
 
 if TYPE_CHECKING:
+    from einsumx.adapters import base
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.replacement import Replaceable
+else:
+    base = LazyModule("einsumx.adapters.base")
 
 __all__ = [
     "backend_of",
@@ -80,9 +83,7 @@ def register(adapter: Adapter) -> None:
     Raises:
         BackendError: ``adapter`` is not an instance of :class:`~einsumx.adapters.base.Adapter`.
     """
-    from einsumx.adapters.base import Adapter
-
-    if not isinstance(adapter, Adapter):
+    if not isinstance(adapter, base.Adapter):
         raise BackendError(f"a backend is an instance of einsumx.Adapter, not {shown(adapter)}")
     _registered.pop(adapter.name, None)
     _registered[adapter.name] = adapter

@@ -6,12 +6,12 @@ import mmap
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from importlib import import_module
 from math import prod
 from typing import Any, Protocol
 
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import name_of
+from einsumx.imports import imported
 
 __all__ = ["Event", "Ring", "Uploads"]
 
@@ -69,7 +69,7 @@ class Ring:
 
     def __call__(self, array: Any) -> Array:
         """Copy a NumPy array to the device."""
-        copyto = import_module("numpy").copyto
+        copyto = imported("numpy").copyto
         event: Event | None = None
         with self._lock:
             target = self._uploads.empty(array.shape, name_of(array.dtype))
@@ -88,7 +88,7 @@ class Ring:
     def _free_buffer(self) -> int:
         """The number of a buffer that no copy reads any more."""
         if len(self._buffers) < self._count:
-            buffer = import_module("numpy").frombuffer(mmap.mmap(-1, self._nbytes), "uint8")
+            buffer = imported("numpy").frombuffer(mmap.mmap(-1, self._nbytes), "uint8")
             self._uploads.register(buffer.ctypes.data, self._nbytes)
             self._buffers.append(buffer)
             self._events.append(None)

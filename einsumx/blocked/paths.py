@@ -8,6 +8,7 @@ from math import inf
 
 from einsumx.blocked.cost import Blocking
 from einsumx.blocked.stage_cost import Outline, StageCostModel
+from einsumx.imports import imported
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Path
 from einsumx.planner.path import Optimize, find_path
@@ -59,11 +60,10 @@ def _thrifty(equation: SizedEquation) -> Iterator[Path]:
     """Paths with small intermediate values, and the simplest ones."""
     count = len(equation.inputs)
     if count <= _MANY:
-        from opt_einsum.paths import DynamicProgramming
-
-        optimizers = [DynamicProgramming(minimize="size")]
+        dynamic_programming = imported("opt_einsum.paths").DynamicProgramming
+        optimizers = [dynamic_programming(minimize="size")]
         with suppress(KeyError):  # opt_einsum 3.3 has no such objective
-            optimizers.append(DynamicProgramming(minimize="write"))
+            optimizers.append(dynamic_programming(minimize="write"))
         for optimizer in optimizers:
             yield find_path(equation, optimizer)
     yield find_path(equation, "greedy")

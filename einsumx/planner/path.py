@@ -9,15 +9,19 @@ from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
-from einsumx.imports import LazyModule
+from einsumx.imports import LazyModule, imported
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
-    from einsumx.ir import sizes
+    from einsumx.ir import fill, parse, sizes
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Operand, Path
+    from einsumx.planner import sparse_path as stored
 else:
     sizes = LazyModule("einsumx.ir.sizes")
+    fill = LazyModule("einsumx.ir.fill")
+    parse = LazyModule("einsumx.ir.parse")
+    stored = LazyModule("einsumx.planner.sparse_path")
 
 _optimizers: Any = LazyModule("opt_einsum.paths")
 
@@ -82,10 +86,7 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
     if is_auto:
         classes = tuple([size_class(size) for size in label_sizes])
         if any(operand.stored is not None for operand in operands):
-            from einsumx.ir.fill import density
-            from einsumx.planner.sparse_path import sparse_path
-
-            return sparse_path(inputs, output, classes, tuple(map(density, operands)))
+            return stored.sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
         return _auto_path(inputs, output, classes)
     match as_optimize(optimize):
         case (bool() | str()) as choice:
@@ -232,11 +233,9 @@ def _optimized(
         return [(0, 1), *((0, last) for last in range(count - 2, 0, -1))]
     sizes = dict(enumerate([max(size, 1) for size in label_sizes]))
     if _is_cotengra(optimizer):  # expects labels that are text, and takes no memory limit
-        from einsumx.ir.parse import symbol
-
-        letters = [frozenset(map(symbol, term)) for term in inputs]
-        named = {symbol(label): size for label, size in sizes.items()}
-        steps = optimizer(letters, frozenset(map(symbol, output)), named)
+        letters = [frozenset(map(parse.symbol, term)) for term in inputs]
+        named = {parse.symbol(label): size for label, size in sizes.items()}
+        steps = optimizer(letters, frozenset(map(parse.symbol, output)), named)
     else:
         # Labels as integers: their sets iterate alike in every process, so that paths do not depend on the hash seed.
         steps = optimizer(list(inputs), output, sizes, None)
@@ -266,7 +265,7 @@ def _by_name(name: str) -> Callable[..., Any]:
 
 def _cotengra(preset: str) -> Callable[..., Any]:
     try:
-        import cotengra
+        cotengra = imported("cotengra")
     except ImportError as error:
         raise PathError("optimize='cotengra' needs cotengra: pip install cotengra") from error
 

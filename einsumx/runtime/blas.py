@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from einsumx.imports import imported
+
 __all__ = ["Blas", "Hold", "Library", "change", "libraries", "limit"]
 
 
@@ -31,9 +33,8 @@ def _of_openblas(controller: Any, verb: str) -> Any:
 
 def libraries(user_api: str) -> list[Library]:
     """The libraries that are loaded now; ``user_api`` is ``"blas"`` or ``"openmp"``."""
-    from threadpoolctl import ThreadpoolController
-
-    return [Library(controller) for controller in ThreadpoolController().select(user_api=user_api).lib_controllers]
+    controllers = imported("threadpoolctl").ThreadpoolController().select(user_api=user_api).lib_controllers
+    return [Library(controller) for controller in controllers]
 
 
 def limit(libraries: Iterable[Library], most: int) -> list[int]:

@@ -23,9 +23,11 @@ from einsumx.runtime.environment import has_store
 from einsumx.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
+    from einsumx.ir import strict
     from einsumx.runtime import store
 else:
     store = LazyModule("einsumx.runtime.store")  # most processes have no rates
+    strict = LazyModule("einsumx.ir.strict")
 
 __all__ = ["calibrated", "check_rates", "declared", "read_rates", "store_rates", "traits_in"]
 
@@ -76,9 +78,7 @@ def read_rates(key: str, text: str) -> dict[str, float]:
     Raises:
         ValueError: they are malformed.
     """
-    from einsumx.ir.strict import parse
-
-    rates = parse(text)
+    rates = strict.parse(text)
     if not key.isdecimal() or not isinstance(rates, dict):
         raise ValueError(f"{shown(text)} are no rates for {shown(key)} threads")
     check_rates(rates)

@@ -12,7 +12,14 @@ from _thread import RLock
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from einsumx.imports import LazyModule
+
+if TYPE_CHECKING:
+    from einsumx.runtime import environment
+else:
+    environment = LazyModule("einsumx.runtime.environment")
 
 __all__ = ["Effort", "effort", "freeze", "get_effort", "is_frozen", "set_effort"]
 
@@ -119,9 +126,8 @@ def is_frozen() -> bool:
     """Whether :func:`freeze`, or else ``EINSUMX_FREEZE``, keeps every choice as it is."""
     if _frozen is not None or not os.environ.get(_FREEZE):
         return bool(_frozen)
-    from einsumx.runtime.environment import switch
 
-    return bool(switch(_FREEZE))
+    return bool(environment.switch(_FREEZE))
 
 
 def _checked(value: object) -> Effort:
@@ -133,10 +139,9 @@ def _checked(value: object) -> Effort:
 def _of_environment() -> Effort:
     if not os.environ.get(_VARIABLE):  # an interpreter that exits imports nothing
         return "estimate"
-    from einsumx.runtime.environment import variable
 
     efforts: dict[str, Effort] = {"estimate": "estimate", "measure": "measure"}
-    return variable(_VARIABLE, efforts.get, '"estimate" or "measure"') or "estimate"
+    return environment.variable(_VARIABLE, efforts.get, '"estimate" or "measure"') or "estimate"
 
 
 def _count(effort: Effort, change: int) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
+
+from einsumx.imports import imported
 
 __all__ = ["close", "descriptor_of", "keep", "locked", "open_regular", "read_text", "write_text"]
 
@@ -73,7 +74,7 @@ def locked(descriptor: int) -> bool:
     If the system or the file system does not support locks, this returns True.
     """
     try:
-        fcntl = import_module("fcntl")
+        fcntl = imported("fcntl")
     except ImportError:
         return True
     try:
@@ -103,7 +104,7 @@ def close(descriptor: int) -> None:
     if descriptor in _own:
         _own.discard(descriptor)
         with suppress(ImportError, OSError):
-            fcntl = import_module("fcntl")
+            fcntl = imported("fcntl")
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 

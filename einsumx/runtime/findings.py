@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from time import gmtime, strftime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from einsumx.errors import shown
+from einsumx.imports import LazyModule
 from einsumx.planner.selection import Selection
+
+if TYPE_CHECKING:
+    from einsumx.ir import strict
+else:
+    strict = LazyModule("einsumx.ir.strict")
 
 __all__ = ["Finding", "now", "read_finding", "text_of"]
 
@@ -48,9 +54,7 @@ def read_finding(key: str, text: str) -> Finding:
     Raises:
         ValueError: it is malformed.
     """
-    from einsumx.ir.strict import parse, read
-
-    finding = read(Finding, parse(text))
+    finding = strict.read(Finding, strict.parse(text))
     if "->" not in key or not (finding.seconds > 0 and finding.estimated > 0 and finding.tried > 0):
         raise ValueError(f"{shown(key)} has no times of candidates")
     return finding

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from einsumx.errors import shown
+from einsumx.imports import imported
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
@@ -128,11 +129,9 @@ def _as_devices(devices: Any) -> tuple[str, ...]:
 def _as_executor(executor: Any) -> Executor | None:
     if executor is None:
         return None
-    from concurrent.futures import Executor
-
-    if not isinstance(executor, Executor):
+    if not isinstance(executor, imported("concurrent.futures").Executor):
         raise TypeError(f"executor= is an Executor of concurrent.futures or of its kind, not {shown(executor)}")
-    return executor
+    return cast("Executor", executor)
 
 
 def _as_resume(resume: Any) -> str | os.PathLike[str] | None:

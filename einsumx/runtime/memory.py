@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from einsumx.imports import imported
+
 __all__ = ["counts_idle_memory", "free_host_bytes"]
 
 _ROOT = Path("/")
@@ -52,8 +54,7 @@ def counts_idle_memory() -> bool:
     It does if the address space is limited, or if the system does not overcommit memory.
     """
     try:
-        import resource
-
+        resource = imported("resource")
         if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
             return True
         return (_ROOT / "proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip() == "2"
@@ -108,7 +109,7 @@ def _left_in_group(folder: Path, files: _Files) -> int | None:
 
 def _left_in_space() -> int | None:
     try:
-        import resource
+        resource = imported("resource")
     except ImportError:
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -118,4 +119,4 @@ def _left_in_space() -> int | None:
         pages = int((_ROOT / "proc/self/statm").read_text().split()[0])
     except OSError:
         return None
-    return limit - pages * resource.getpagesize()
+    return int(limit - pages * resource.getpagesize())

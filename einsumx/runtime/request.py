@@ -18,14 +18,18 @@ from einsumx.runtime.caches import cached
 from einsumx.runtime.effort import Effort, get_effort
 
 if TYPE_CHECKING:
+    from einsumx.adapters import framework_options
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.framework_options import FrameworkOptions
+    from einsumx.ir import parse
     from einsumx.ir.program import Operand
     from einsumx.runtime import limits
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
     limits = LazyModule("einsumx.runtime.limits")
+    framework_options = LazyModule("einsumx.adapters.framework_options")
+    parse = LazyModule("einsumx.ir.parse")
 
 __all__ = [
     "DEFAULT",
@@ -175,16 +179,12 @@ def array_places(kinds: Sequence[type]) -> range:
 @cached("names")
 def names_as_sublists(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...]]:
     """The sublists of a text of names for ``count`` operands; see :func:`einsumx.ir.parse.parse_names`."""
-    from einsumx.ir.parse import parse_names
-
-    return parse_names(text, count)
+    return parse.parse_names(text, count)
 
 
 def _check_sublists(sublists: Sequence[Any], output: Any) -> None:
     """Raise the error that describes what is wrong with sublists."""
-    from einsumx.ir.parse import parse_sublists
-
-    parse_sublists(sublists, output)
+    parse.parse_sublists(sublists, output)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,9 +303,8 @@ def as_framework(function: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not keywords:
         return {}
-    from einsumx.adapters.framework_options import FrameworkOptions
 
-    refuse(function, keywords, FrameworkOptions._fields)
+    refuse(function, keywords, framework_options.FrameworkOptions._fields)
     return {name: value for name, value in keywords.items() if value is not None}
 
 
@@ -336,9 +335,7 @@ def refuse(function: str, keywords: Mapping[str, Any], known: Sequence[str] = ()
 
 def _with_framework(adapter: Adapter, options: Options, request: Request) -> Options:
     """The options of a request with the keywords that only some frameworks have."""
-    from einsumx.adapters.framework_options import FrameworkOptions
-
-    chosen = FrameworkOptions(**request.framework)
+    chosen = framework_options.FrameworkOptions(**request.framework)
     if request.memory_limit is not None:
         chosen.refuse("einsum under a memory_limit=")
     if chosen.preferred_element_type is not None:

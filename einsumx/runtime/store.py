@@ -21,9 +21,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter
 from einsumx.errors import shown
+from einsumx.imports import LazyModule, imported
 from einsumx.runtime.environment import has_store, store_path
 
 __all__ = ["MOST_ROWS", "Origin", "Reader", "Row", "Table", "check_row", "fits", "origin_of", "read", "remove", "write"]
+
+_metadata: Any = LazyModule("importlib.metadata")
+_platform: Any = LazyModule("platform")
+_threadpoolctl: Any = LazyModule("threadpoolctl")
 
 Table = Literal["plans", "rates"]
 
@@ -75,18 +80,21 @@ def origin_of(adapter: Adapter, device: str) -> Origin:
         adapter: the backend's.
         device: a device or kind of device; empty for the default.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     package = adapter.module.partition(".")[0]
-    try:
-        framework = version(package) if package else ""
-    except (PackageNotFoundError, ValueError):  # the distribution has another name, or is not installed
-        framework = str(getattr(sys.modules.get(package), "__version__", ""))
     engine = ""
     if adapter.module in sys.modules:
         engine = _line(adapter.device_model(device)) or (_blas() if package == "numpy" else "")
     kind = device.partition(":")[0] or "default"
-    return Origin(adapter.name, kind, _line(framework) or "unknown", version("einsumx"), _machine(), engine)
+    return Origin(adapter.name, kind, _version(package), _version("einsumx"), _machine(), engine)
+
+
+def _version(package: str) -> str:
+    imported("email.parser")  # importlib.metadata imports it late, where a signal handler may interrupt it
+    try:
+        found = _metadata.version(package) if package else ""
+    except (_metadata.PackageNotFoundError, ValueError):  # the distribution has another name, or is not installed
+        found = str(getattr(sys.modules.get(package), "__version__", ""))
+    return _line(found) or "unknown"
 
 
 def fits(stored: Origin, here: Origin) -> bool:
@@ -102,20 +110,16 @@ def fits(stored: Origin, here: Origin) -> bool:
 @lru_cache(maxsize=1)
 def _machine() -> str:
     """The model of the processor, by Linux or by the platform, and the number of cores."""
-    import platform
-
     model = ""
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         model = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "")
-    return f"{_line(model or platform.processor() or platform.machine())}, {os.cpu_count() or 1} cores"
+    return f"{_line(model or _platform.processor() or _platform.machine())}, {os.cpu_count() or 1} cores"
 
 
 @lru_cache(maxsize=1)
 def _blas() -> str:
     """NumPy's BLAS, its version, and the kind of processor that its kernels are for."""
-    from threadpoolctl import ThreadpoolController
-
-    loaded = ThreadpoolController().select(user_api="blas").info()
+    loaded = _threadpoolctl.ThreadpoolController().select(user_api="blas").info()
     # Wheels bring their own library; SciPy's is another one.
     own = [info for info in loaded if "numpy" in str(info.get("filepath"))] or loaded
     names = ("internal_api", "version", "architecture")
@@ -242,7 +246,7 @@ def _run(statements: Iterable[tuple[str, Sequence[str]]], *, writes: bool) -> li
 
 def _transaction(path: str, statements: Iterable[tuple[str, Sequence[str]]], writes: bool) -> list[Any]:
     try:
-        import sqlite3
+        sqlite3: Any = imported("sqlite3")
     except ImportError as error:
         raise OSError(f"this Python has no sqlite3: {error}") from error
     for each in (path, f"{path}-journal"):  # opening a pipe would wait
@@ -263,7 +267,7 @@ def _transaction(path: str, statements: Iterable[tuple[str, Sequence[str]]], wri
                 connection.execute(table)
             if tables not in ([], _TABLES):
                 raise ValueError("it has other tables")
-            rows = [connection.execute(*statement).fetchall() for statement in statements][-1]
+            rows: list[Any] = [connection.execute(*statement).fetchall() for statement in statements][-1]
             connection.execute("COMMIT")
             return rows
     except sqlite3.OperationalError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+from einsumx.imports import imported
 from einsumx.runtime.blas import Blas, Library, change, libraries, limit
 from einsumx.runtime.caches import cache_clear
 from einsumx.runtime.environment import variable
@@ -130,8 +131,7 @@ def _blas() -> Blas:
 
 @lru_cache(maxsize=1)
 def _detected_blas() -> Blas:
-    import numpy  # noqa: F401  # loads its BLAS
-
+    imported("numpy")  # loads its BLAS
     # A library built for fewer threads than there are CPUs looks limited, and the pool follows it.
     configured = [number for number in map(_from_environment, _ENVIRONMENT[1:]) if number is not None]
     return Blas(libraries("blas"), min([*configured, len(_cpus())]))

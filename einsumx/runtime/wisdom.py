@@ -13,6 +13,7 @@ from einsumx.runtime.effort import is_frozen
 from einsumx.runtime.environment import has_store, switch
 
 if TYPE_CHECKING:
+    from einsumx import log as logs
     from einsumx.adapters.base import Adapter
     from einsumx.ir.bind import SizedEquation
     from einsumx.runtime import findings, store, wisdom_keys
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 else:
     findings, store = LazyModule("einsumx.runtime.findings"), LazyModule("einsumx.runtime.store")
     wisdom_keys = LazyModule("einsumx.runtime.wisdom_keys")  # most processes have no wisdom
+    logs = LazyModule("einsumx.log")
 
 __all__ = ["find", "may_have", "record"]
 
@@ -124,7 +126,5 @@ def record(adapter: Adapter, device: str, key: str, finding: Finding) -> None:
     try:
         store.write("plans", [store.Row(store.origin_of(adapter, kind), key, text)])
     except (OSError, RuntimeError, ValueError) as error:
-        from einsumx.log import log
-
         _failures.append(str(error))
-        log.warning("einsumx keeps its measurements in memory alone: %s", error)
+        logs.log.warning("einsumx keeps its measurements in memory alone: %s", error)

@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from einsumx.imports import imported
 from einsumx.runtime.maps import inode_of, is_array, region, share_file
 from einsumx.streaming.array_files import is_dataset
 from einsumx.streaming.stores import is_of, place_of
@@ -53,7 +53,7 @@ def _inodes(array: Any) -> set[int]:
 
 def _files(dataset: Any, seen: set[tuple[str, str]]) -> Iterator[str]:
     """The files that may have values of a dataset, including nested virtual datasets."""
-    h5py, path = import_module("h5py"), dataset.file.filename
+    h5py, path = imported("h5py"), dataset.file.filename
     yield path
     for name, *_ in dataset.external or ():
         yield from _candidates(os.fsdecode(name), path)

@@ -13,7 +13,6 @@ from concurrent import futures
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
@@ -21,6 +20,7 @@ from uuid import uuid4
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError
+from einsumx.imports import imported
 from einsumx.log import warn
 from einsumx.runtime.stored import host_array
 from einsumx.streaming.blocks import BlockIndex
@@ -161,7 +161,7 @@ def _another(executor: Any, workers: int) -> Executor:
     """A pool of processes with the same arguments as ``executor``."""
     options = {"max_workers": workers, "initializer": executor._initializer, "initargs": executor._initargs}
     if is_of(executor, "loky"):
-        kind: Any = import_module("loky").ProcessPoolExecutor
+        kind: Any = imported("loky").ProcessPoolExecutor
         pool: Executor = kind(**options, context=executor._context, env=executor._env)
         return pool
     return futures.ProcessPoolExecutor(**options, mp_context=executor._mp_context)

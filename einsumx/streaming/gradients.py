@@ -15,6 +15,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.algebra.scaled import FrexpResult, times_power
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
+from einsumx.imports import LazyModule
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand
 from einsumx.runtime.limits import MemoryLimit
@@ -25,7 +26,10 @@ from einsumx.streaming.run import check_resumable, plan_within, run_blocks
 from einsumx.streaming.writers import overlap
 
 if TYPE_CHECKING:
+    from einsumx.blocked import derivatives
     from einsumx.blocked.derivatives import Backward, Passes
+else:
+    derivatives = LazyModule("einsumx.blocked.derivatives")
 
 __all__ = ["RecordedContraction", "recorded"]
 
@@ -62,10 +66,8 @@ class RecordedContraction:
         Raises:
             MemoryLimitError: it does not fit, although this was checked before the forward pass.
         """
-        from einsumx.blocked.derivatives import backward
-
         passes = self._passes
-        adapter, step = passes.adapter, backward(passes.equation, place)
+        adapter, step = passes.adapter, derivatives.backward(passes.equation, place)
         np = get_backend("numpy").xp
         ones = [adapter.from_numpy(np.ones(size, "int8"), passes.device) for size in step.ones]
         request = Request(

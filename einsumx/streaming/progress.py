@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from importlib import import_module
 from logging import INFO
 from typing import TYPE_CHECKING, Any
 
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError
+from einsumx.imports import imported
 from einsumx.ir.ranges import ranges
 from einsumx.log import log
 from einsumx.runtime.limits import Progress
@@ -56,7 +56,7 @@ def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[
 
 def _tqdm() -> Any:
     try:
-        return import_module("tqdm.auto").tqdm
+        return imported("tqdm.auto").tqdm
     except ImportError as error:
         raise BackendError(
             "progress=True draws with tqdm, which is not installed: pip install 'einsumx[progress]'; or pass a "

@@ -20,6 +20,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
+from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
@@ -47,10 +48,21 @@ from einsumx.streaming.scheduler import Concurrency, Values, Workload
 from einsumx.streaming.writers import Output
 
 if TYPE_CHECKING:
+    from einsumx.blocked import derivatives
     from einsumx.blocked.derivatives import Passes
+    from einsumx.streaming import devices as several
+    from einsumx.streaming import executors
+    from einsumx.streaming import fingerprints as prints
+    from einsumx.streaming import journal as journals
     from einsumx.streaming.devices import Devices
     from einsumx.streaming.executors import WorkerPool
     from einsumx.streaming.journal import Journal
+else:
+    derivatives = LazyModule("einsumx.blocked.derivatives")
+    executors = LazyModule("einsumx.streaming.executors")
+    several = LazyModule("einsumx.streaming.devices")
+    prints = LazyModule("einsumx.streaming.fingerprints")
+    journals = LazyModule("einsumx.streaming.journal")
 
 __all__ = ["Limited", "check_resumable", "plan_within", "run_blocked", "run_blocks"]
 
@@ -138,20 +150,18 @@ class _SourcedRequest:
         )
         if not numbers:
             return None
-        from einsumx.blocked.derivatives import PassArray, Passes
-
         arrays = [
-            PassArray(source.operand, source.in_place, source.read_rate, own)
+            derivatives.PassArray(source.operand, source.in_place, source.read_rate, own)
             for source, own in zip(self.own_sources, is_own)
         ]
-        arrays.append(PassArray(Operand(sized.shape, dtype), adapter.cpu.strided))
+        arrays.append(derivatives.PassArray(Operand(sized.shape, dtype), adapter.cpu.strided))
         has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
         accumulate = accumulator(adapter, self.contraction.operands, options, dtype)
         options = Options(
             dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate,
             algebra=options.algebra,
         )  # fmt: skip
-        return Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
+        return derivatives.Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
 
 
 def _records(adapter: Adapter, array: Array) -> bool:
@@ -163,9 +173,7 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
     limit = request.limit
     pool: WorkerPool | Devices | None = None
     if limit.executor is not None:
-        from einsumx.streaming.executors import WorkerPool
-
-        pool = WorkerPool(limit.executor)
+        pool = executors.WorkerPool(limit.executor)
     adapter, operands = framework_of(request.operands, request.adapter)
     check_limit(adapter)
     for array in operands:
@@ -177,13 +185,11 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         check_byte_order([getattr(array, "dtype", None) for array in request.operands])
     names: tuple[str, ...] = ()
     if limit.devices or limit.device:
-        from einsumx.streaming.devices import Devices, find_devices
-
-        names = find_devices(adapter, limit.devices or [limit.device])
+        names = several.find_devices(adapter, limit.devices or [limit.device])
     own, device = sources(operands, adapter, names[0] if names else "", as_copies=as_copies)
     planned = own
     if len(names) > 1:
-        pool = Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
+        pool = several.Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
         planned = pool.operands()
     described = tuple(source.operand for source in planned)
     contraction = Contraction(adapter, request.written, described, device, options)
@@ -356,20 +362,18 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
     if limited.resume is None:
         yield None
         return
-    from einsumx.streaming.fingerprints import fingerprint
-    from einsumx.streaming.journal import Journal
-
     out = limited.target.out
 
     def fingerprints(before: list[Any]) -> list[Any]:
         pairs = zip_longest(limited.sources, before[: len(limited.sources)])
         try:
-            return [fingerprint(source, out, limited.program.limit, was) for source, was in pairs]
+            return [prints.fingerprint(source, out, limited.program.limit, was) for source, was in pairs]
         finally:
             for source in limited.sources:
                 source.close()
 
-    with closing(Journal(limited.resume, limited.program, limited.alpha, fingerprints, stored_name(out))) as journal:
+    journal = journals.Journal(limited.resume, limited.program, limited.alpha, fingerprints, stored_name(out))
+    with closing(journal):
         yield journal
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from math import prod
 from pathlib import Path
 from shutil import rmtree
@@ -18,6 +17,7 @@ from weakref import finalize
 
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, shown
+from einsumx.imports import imported
 from einsumx.ir.layout import contiguous
 from einsumx.runtime import files
 from einsumx.runtime.maps import mapping
@@ -84,9 +84,7 @@ class Dataset:
     def open(self) -> Any:
         if Path(self.path).exists() and not Path(self.path).is_file():  # opening a pipe could block for ever
             raise BackendError(f"a worker cannot read an operand from {self.path}: it is not a regular file")
-        import h5py
-
-        return h5py.File(self.path, "r")[self.name]
+        return imported("h5py").File(self.path, "r")[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class Zarr:
         """The array, if the store has it here; where it has none, Zarr would read fill values."""
         array, place = self.array, place_of(self.array)
         try:
-            stored = import_module("zarr").open_array(array.store, path=array.path, mode="r")
+            stored = imported("zarr").open_array(array.store, path=array.path, mode="r")
         except FileNotFoundError as error:
             raise BackendError(
                 f"a worker finds no Zarr array in {place}; a worker on another machine needs a store that all "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from einsumx.imports import imported
 
 __all__ = ["folder_of", "is_object_store", "is_of", "is_remote", "location_of", "place_of", "writes_at_once"]
 
@@ -104,5 +105,5 @@ def writes_at_once(array: Any) -> bool:
     """Whether chunks in local files are replaced atomically, so that a process that dies leaves none half written."""
     kind = type(array.store)
     if kind.__name__ == "LocalStore":
-        return hasattr(import_module(kind.__module__), "_atomic_write")
+        return hasattr(imported(kind.__module__), "_atomic_write")
     return kind.__name__ in ("DirectoryStore", "NestedDirectoryStore")

@@ -13,12 +13,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from einsumx.blocked.program import BlockedProgram
+from einsumx.imports import imported
 from einsumx.ir.ranges import ranges
 from einsumx.runtime import files
 from einsumx.streaming.array_files import grain, mapped_file
@@ -110,7 +110,7 @@ class PermittedFiles:
 @contextmanager
 def _locked(descriptor: int, *, alone: bool) -> Iterator[None]:
     """Hold the lock of a permit, exclusively or shared."""
-    fcntl = import_module("fcntl")
+    fcntl = imported("fcntl")
     fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
         yield
@@ -141,7 +141,7 @@ class WritePermit:
 
     def withdraw(self) -> None:
         """Wait for the blocks that are being written, and let workers begin no others."""
-        fcntl = import_module("fcntl")
+        fcntl = imported("fcntl")
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         finally:

@@ -16,6 +16,7 @@ from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.imports import LazyModule
 from einsumx.ir.bind import SizedEquation
 from einsumx.runtime.factors import Factors, check_kinds, common_dtype
 from einsumx.runtime.maps import mapping
@@ -29,7 +30,11 @@ from einsumx.streaming.readers import is_host, is_host_array
 from einsumx.streaming.reopened import opened_here
 
 if TYPE_CHECKING:
+    from einsumx.streaming import fingerprints, worker_writes
     from einsumx.streaming.worker_writes import ResultFiles
+else:
+    fingerprints = LazyModule("einsumx.streaming.fingerprints")
+    worker_writes = LazyModule("einsumx.streaming.worker_writes")
 
 __all__ = ["Output", "Target", "overlap", "write"]
 
@@ -188,9 +193,7 @@ class _Host(Target):
             reserve(self.out)
 
     def files(self, program: BlockedProgram) -> ResultFiles | None:
-        from einsumx.streaming.worker_writes import result_files
-
-        return result_files(self.out, program)
+        return worker_writes.result_files(self.out, program)
 
     def put(self, box: Box, block: Array) -> None:
         write(self.out, box, self._adapter.to_numpy(block), self._at_once)
@@ -211,13 +214,12 @@ class _Host(Target):
         sync(self.out)
 
     def digest(self, box: Box) -> str:
-        from einsumx.streaming.fingerprints import PART, digest, parts_of_box
-
         numpy = get_backend("numpy")
         size = itemsize(numpy.dtype_name(self.out.dtype))
         # Slices of a stored array are copies, and small ones may be decoded from one large chunk.
-        most = PART if self._is_array else max(PART, self._size * box_size(box))
-        return digest(numpy.xp.asarray(self.out[part]) for part in parts_of_box(box, size, most))
+        most = fingerprints.PART if self._is_array else max(fingerprints.PART, self._size * box_size(box))
+        parts = fingerprints.parts_of_box(box, size, most)
+        return fingerprints.digest(numpy.xp.asarray(self.out[part]) for part in parts)
 
     def done(self) -> Any:
         return self._passed
