@@ -10,6 +10,10 @@ import pytest
 from processes import printed
 
 import einsumx
+from einsumx.runtime import findings, store
+from einsumx.runtime.environment import has_store
+from einsumx.runtime.maps import mapped_at
+from einsumx.runtime.memory import free_host_bytes
 
 LHS, RHS = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 
@@ -18,13 +22,13 @@ class InterruptError(ValueError):
     """What a signal handler raises; einsumx's own errors are ValueErrors too."""
 
 
-def interrupted(frame_of, call):
+def interrupted(frame_of, call, error=InterruptError):
     """Run a call, and raise an error, as a signal handler does, when a function of that name is entered."""
 
     def trace(frame, event, argument):
         if frame.f_code.co_name == frame_of:
             sys.settrace(None)
-            raise InterruptError
+            raise error
 
     sys.settrace(trace)
     try:
@@ -65,6 +69,21 @@ def test_such_an_error_ends_the_call_of_an_expression(function):
     with pytest.raises(InterruptError):
         interrupted(function, lambda: product(LHS, RHS))
     np.testing.assert_array_equal(product(LHS, RHS), (LHS @ RHS).T)
+
+
+@pytest.mark.parametrize(
+    ("function", "reads"),
+    [
+        ("open", free_host_bytes),
+        ("open", lambda: mapped_at(0)),
+        ("getsize", has_store),
+        ("_run", lambda: store.read("plans", findings.read_finding, ["numpy"])),
+    ],
+)
+def test_a_timeout_of_a_handler_is_not_taken_for_a_file_that_cannot_be_read(function, reads, monkeypatch):
+    monkeypatch.setattr(store, "has_store", lambda: True)
+    with pytest.raises(TimeoutError):
+        interrupted(function, reads, TimeoutError)
 
 
 def test_an_error_of_an_adapter_is_not_hidden(monkeypatch):

@@ -80,5 +80,7 @@ def has_store() -> bool:
     """Whether something may be stored; much faster than importing what reads it. A new or failed file is empty."""
     try:
         return os.path.getsize(store_path()) > 0  # noqa: PTH202
+    except TimeoutError:  # of a signal handler
+        raise
     except (OSError, RuntimeError):
         return False

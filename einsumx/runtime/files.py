@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from einsumx.imports import imported
 
-__all__ = ["close", "descriptor_of", "keep", "locked", "open_regular", "read_text", "write_text"]
+__all__ = ["close", "descriptor_of", "keep", "locked", "open_regular", "read_text", "system_text", "write_text"]
 
 
 def descriptor_of(path: str | Path, flags: int) -> int:
@@ -52,6 +52,20 @@ def read_text(path: Path, most: int) -> str:
     if len(content) > most:
         raise ValueError(f"{path} has more than {most} bytes")
     return content.decode("utf-8")
+
+
+def system_text(path: str | Path, most: int = -1) -> str | None:
+    """The first ``most`` letters, or all, of a file in which the system tells of itself; None if it has no such file.
+
+    A TimeoutError is an OSError too, but comes from a signal handler, and passes through.
+    """
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            return file.read(most)
+    except TimeoutError:
+        raise
+    except OSError:
+        return None
 
 
 def write_text(path: Path, text: str) -> None:

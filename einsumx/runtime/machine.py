@@ -16,6 +16,7 @@ from statistics import median
 from time import process_time
 from typing import NamedTuple
 
+from einsumx.runtime.files import system_text
 from einsumx.runtime.threads import core_count
 
 __all__ = ["CpuTimes", "Watch", "cpu_times", "disturbances", "scatter", "watched"]
@@ -129,9 +130,10 @@ def cpu_times(stat: str, cores: Collection[int], tick: float, own: float) -> Cpu
 
 
 def _cpu_times_now() -> CpuTimes | None:
-    with suppress(OSError, ValueError, AttributeError):
-        stat, cores = Path("/proc/stat").read_text(encoding="ascii"), os.sched_getaffinity(0)
-        return cpu_times(stat, cores, 1 / os.sysconf("SC_CLK_TCK"), process_time())
+    stat = system_text("/proc/stat")
+    if stat is not None:
+        with suppress(ValueError, AttributeError):
+            return cpu_times(stat, os.sched_getaffinity(0), 1 / os.sysconf("SC_CLK_TCK"), process_time())
     return None
 
 

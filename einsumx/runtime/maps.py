@@ -47,6 +47,8 @@ def mapped_at(address: int) -> tuple[str, int, int] | None:
                 start, stop = (int(place, 16) for place in places.split("-"))
                 if start <= address < stop:
                     return device, int(inode), int(offset, 16) + address - start
+    except TimeoutError:  # of a signal handler
+        raise
     except (OSError, ValueError):
         pass
     return None

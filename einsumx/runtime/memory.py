@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from einsumx.imports import imported
+from einsumx.runtime.files import system_text
 
 __all__ = ["counts_idle_memory", "free_host_bytes"]
 
@@ -55,31 +56,26 @@ def counts_idle_memory() -> bool:
     """
     try:
         resource = imported("resource")
-        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-            return True
-        return (_ROOT / "proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip() == "2"
-    except (ImportError, OSError):
+    except ImportError:
         return False
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return True
+    return (system_text(_ROOT / "proc/sys/vm/overcommit_memory") or "").strip() == "2"
 
 
 def _available() -> int | None:
-    try:
-        lines = (_ROOT / "proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
+    text = system_text(_ROOT / "proc/meminfo")
+    if text is None:
         try:
             return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (AttributeError, ValueError, OSError):
             return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("MemAvailable:")), None)
 
 
 def _left_in_groups() -> Iterator[int]:
     """The bytes left in the process's control group and in each group around it that has a limit."""
-    try:
-        lines = (_ROOT / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
+    for line in (system_text(_ROOT / "proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
@@ -95,16 +91,12 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def _left_in_group(folder: Path, files: _Files) -> int | None:
-    try:
-        left = int((folder / files.limit).read_text()) - int((folder / files.used).read_text())
-    except (OSError, ValueError):  # no such group, or no limit
+    limit, used = (system_text(folder / name) for name in (files.limit, files.used))
+    if limit is None or used is None or not limit.strip().isdecimal():  # no such group, or no limit
         return None
-    try:
-        counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-    except OSError:
-        return left
+    counts = dict(line.split() for line in (system_text(folder / "memory.stat") or "").splitlines())
     # The system reclaims pages of files when a group reaches its limit.
-    return left + sum(int(counts.get(name, 0)) for name in files.cached)
+    return int(limit) - int(used) + sum(int(counts.get(name, 0)) for name in files.cached)
 
 
 def _left_in_space() -> int | None:
@@ -115,8 +107,5 @@ def _left_in_space() -> int | None:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return None
-    try:
-        pages = int((_ROOT / "proc/self/statm").read_text().split()[0])
-    except OSError:
-        return None
-    return int(limit - pages * resource.getpagesize())
+    text = system_text(_ROOT / "proc/self/statm")
+    return None if text is None else int(limit - int(text.split()[0]) * resource.getpagesize())

@@ -123,6 +123,8 @@ class _MemoryPool:
             self.misses += 1
             try:
                 block = self._new(nbytes)
+            except TimeoutError:  # of a signal handler
+                raise
             except (OSError, MemoryError):
                 return None
         return _Lease(block, nbytes, self._give_back)
@@ -152,6 +154,8 @@ class _MemoryPool:
     def _new(self, nbytes: int) -> _Block:
         try:
             return _Block(nbytes)
+        except TimeoutError:  # of a signal handler
+            raise
         except (OSError, MemoryError):
             self.shrink()
             return _Block(nbytes)

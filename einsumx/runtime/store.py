@@ -23,6 +23,7 @@ from einsumx.adapters.base import Adapter
 from einsumx.errors import shown
 from einsumx.imports import LazyModule, imported
 from einsumx.runtime.environment import has_store, store_path
+from einsumx.runtime.files import system_text
 
 __all__ = ["MOST_ROWS", "Origin", "Reader", "Row", "Table", "check_row", "fits", "origin_of", "read", "remove", "write"]
 
@@ -110,9 +111,8 @@ def fits(stored: Origin, here: Origin) -> bool:
 @lru_cache(maxsize=1)
 def _machine() -> str:
     """The model of the processor, by Linux or by the platform, and the number of cores."""
-    model = ""
-    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        model = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "")
+    lines = (system_text("/proc/cpuinfo", 4096) or "").splitlines()
+    model = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "")
     return f"{_line(model or _platform.processor() or _platform.machine())}, {os.cpu_count() or 1} cores"
 
 
@@ -179,6 +179,8 @@ def read(table: Table, reader: Reader, backends: Collection[str] = (), device: s
         return rows
     except ValueError as error:
         _set_aside(store_path(), error)
+    except TimeoutError:  # of a signal handler
+        raise
     except OSError as error:
         warnings.warn(f"einsumx ignores what was measured: {error}", RuntimeWarning, stacklevel=1)
     return []

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -21,6 +20,7 @@ from einsumx.imports import imported
 from einsumx.runtime.blas import Blas, Library, change, libraries, limit
 from einsumx.runtime.caches import cache_clear
 from einsumx.runtime.environment import variable
+from einsumx.runtime.files import system_text
 
 __all__ = ["alone", "core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
 
@@ -114,10 +114,8 @@ def _cores() -> int:
     """How many physical cores this process may use; CPUs that share a core also share its arithmetic units."""
     siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
     cpus = _cpus()
-    try:
-        return len({Path(siblings.format(cpu)).read_text() for cpu in cpus})
-    except OSError:
-        return len(cpus)
+    texts = {system_text(siblings.format(cpu)) for cpu in cpus}
+    return len(cpus if None in texts else texts)
 
 
 # -- BLAS ---------------------------------------------------------------------------------------------------

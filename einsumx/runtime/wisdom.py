@@ -125,6 +125,8 @@ def record(adapter: Adapter, device: str, key: str, finding: Finding) -> None:
         return
     try:
         store.write("plans", [store.Row(store.origin_of(adapter, kind), key, text)])
+    except TimeoutError:  # of a signal handler
+        raise
     except (OSError, RuntimeError, ValueError) as error:
         _failures.append(str(error))
         logs.log.warning("einsumx keeps its measurements in memory alone: %s", error)
