@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
+    "REFUSALS",
     "AxisError",
     "BackendError",
     "BlockError",
@@ -27,6 +28,10 @@ __all__ = [
     "shown",
     "visible",
 ]
+
+
+REFUSALS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What libraries raise for an array that they refuse. Other errors, as of a signal handler, pass through."""
 
 
 class EinsumxError(Exception):

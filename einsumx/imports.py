@@ -11,6 +11,7 @@ import gc
 import sys
 from _thread import allocate_lock, get_ident, start_new_thread
 from importlib import import_module
+from threading import main_thread
 from types import ModuleType
 from typing import Any
 
@@ -57,11 +58,8 @@ def imported(name: str) -> ModuleType:
     module = sys.modules.get(name)
     if module is not None and not _is_unfinished(module):
         return module
-    if not sys.is_finalizing():
-        from threading import main_thread  # not in the other thread, which would become the main one
-
-        if get_ident() == main_thread().ident:
-            _import_elsewhere(name)
+    if get_ident() == main_thread().ident and not sys.is_finalizing():
+        _import_elsewhere(name)
     return _import(name)  # if the other thread could not, this one does, or raises the error again
 
 

@@ -19,7 +19,7 @@ NEVER_FOR_A_PRODUCT = (
 
 NEVER_AT_IMPORT = (
     *NEVER_FOR_A_PRODUCT, "einsumx.adapters.base", "einsumx.ir", "einsumx.planner.lower", "heapq", "logging", "mmap",
-    "queue", "shutil", "threading",
+    "queue", "shutil",
 )  # fmt: skip
 """Other modules that ``import einsumx`` has no use for, if NumPy has not loaded them."""
 

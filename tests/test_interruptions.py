@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from processes import printed
+from stored import Stored
 
 import einsumx
 from einsumx.runtime import findings, store
@@ -20,6 +21,10 @@ LHS, RHS = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 
 class InterruptError(ValueError):
     """What a signal handler raises; einsumx's own errors are ValueErrors too."""
+
+
+class AlarmError(Exception):
+    """What a signal handler raises, of a class that no library raises."""
 
 
 def interrupted(frame_of, call, error=InterruptError):
@@ -84,6 +89,18 @@ def test_a_timeout_of_a_handler_is_not_taken_for_a_file_that_cannot_be_read(func
     monkeypatch.setattr(store, "has_store", lambda: True)
     with pytest.raises(TimeoutError):
         interrupted(function, reads, TimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        ("_value", lambda: einsumx.addeinsum(np.ones(2), "ij->i", LHS, alpha=np.array(2.0))),
+        ("__getitem__", lambda: einsumx.einsum("ij->i", Stored(LHS))),
+    ],
+)
+def test_an_error_of_a_handler_is_not_taken_for_an_array_that_is_refused(function, call):
+    with pytest.raises(AlarmError):
+        interrupted(function, call, AlarmError)
 
 
 def test_an_error_of_an_adapter_is_not_hidden(monkeypatch):

@@ -15,7 +15,7 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
-from einsumx.errors import BackendError, EinsumxError, SizeError
+from einsumx.errors import REFUSALS, BackendError, EinsumxError, SizeError
 from einsumx.ir import ops
 from einsumx.ir.bind import known_sizes
 from einsumx.ir.sizes import is_known
@@ -312,7 +312,7 @@ class ArrayApiAdapter(Adapter):
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         try:
             self._write_nothing(out)
-        except Exception as error:
+        except REFUSALS as error:
             raise BackendError(
                 f"out= is a {type_name(type(out))} that cannot be written to ({error}); "
                 "leave out= away and use the result"
@@ -331,7 +331,7 @@ class ArrayApiAdapter(Adapter):
             host = super().to_numpy(array)
         except TypeError:  # NumPy has no such dtype
             raise
-        except Exception as error:
+        except REFUSALS as error:
             raise BackendError(f"{self._library} makes no NumPy array of its own: {error}; convert it first") from error
         if host.shape != tuple(array.shape) or host.dtype == object:
             raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
@@ -353,7 +353,7 @@ class ArrayApiAdapter(Adapter):
         out = self._function("empty")(shape, dtype=self.dtype(dtype), **self._placed(device))
         try:
             self._write_nothing(out)
-        except Exception as error:
+        except REFUSALS as error:
             raise BackendError(
                 f"a {type_name(type(out))} cannot be written to ({error}), so that no result is put together of "
                 "blocks under this memory_limit=; with a larger one it comes in one"

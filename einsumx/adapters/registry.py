@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -266,7 +265,7 @@ def lazy(operands: Sequence[Any]) -> Any:
     for kind in map(type, operands):
         module = lazy_module(kind)
         if module is not None:
-            return import_module(module)
+            return imported(module)
     return None
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import owner
 from einsumx.dtypes import kind, wrapped
-from einsumx.errors import BackendError, shown
+from einsumx.errors import REFUSALS, BackendError, shown
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _as_factor(name: str, value: Any) -> Any:
         raise BackendError(f"{name}= has no gradient; multiply the result by it instead, or detach it")
     try:
         return _value(adapter, value)
-    except Exception as error:
+    except REFUSALS as error:
         raise BackendError(
             f"{name}= is a number, and this {type_name(type(value))} has no value yet; multiply the result by it "
             "instead"

@@ -7,7 +7,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend
-from einsumx.errors import BackendError, SizeError
+from einsumx.errors import REFUSALS, BackendError, SizeError
 from einsumx.ir.bind import known_sizes
 from einsumx.ir.program import Operand
 
@@ -36,9 +36,7 @@ def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
         raise BackendError(f"{name} cannot be read: {error}") from error
     try:
         empty = numpy.xp.asarray(array[(slice(0, 0),) * len(shape)])
-    except OSError:  # a conversion to an array would fail too
-        raise
-    except Exception as error:
+    except REFUSALS as error:
         raise BackendError(f"{name} cannot be read by slices: {error!r}; convert it to an array first") from error
     if empty.ndim != len(shape) or numpy.dtype_name(empty.dtype) != dtype:
         raise BackendError(f"slices of {name} are no arrays of its rank and dtype; convert it to an array first")
