@@ -35,8 +35,7 @@ class LazyModule:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        module = sys.modules.get(name)
-        self._module = None if module is None or _is_unfinished(module) else module
+        self._module = _finished(name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # doctest looks for __wrapped__ in everything
@@ -55,12 +54,11 @@ def imported(name: str) -> ModuleType:
     >>> imported("decimal").Decimal("0.5")
     Decimal('0.5')
     """
-    module = sys.modules.get(name)
-    if module is not None and not _is_unfinished(module):
-        return module
-    if get_ident() == main_thread().ident and not sys.is_finalizing():
+    module = _finished(name)
+    if module is None and get_ident() == main_thread().ident and not sys.is_finalizing():
         _import_elsewhere(name)
-    return _import(name)  # if the other thread could not, this one does, or raises the error again
+        module = _finished(name)
+    return _import(name) if module is None else module  # an error of the other thread is raised here again
 
 
 def _import_elsewhere(name: str) -> None:
@@ -96,6 +94,7 @@ def _import(name: str) -> ModuleType:
             gc.enable()
 
 
-def _is_unfinished(module: ModuleType) -> bool:
-    """Whether a module is being imported."""
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+def _finished(name: str) -> ModuleType | None:
+    """The module of that name; None if it is not imported, or is being imported."""
+    module = sys.modules.get(name)
+    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module

@@ -90,7 +90,8 @@ def origin_of(adapter: Adapter, device: str) -> Origin:
 
 
 def _version(package: str) -> str:
-    imported("email.parser")  # importlib.metadata imports it late, where a signal handler may interrupt it
+    for late in ("email.parser", "importlib.metadata._adapters"):  # or a signal handler may interrupt their import
+        imported(late)
     try:
         found = _metadata.version(package) if package else ""
     except (_metadata.PackageNotFoundError, ValueError):  # the distribution has another name, or is not installed
