@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import NamedTuple
