@@ -16,10 +16,10 @@ from einsumx.adapters.replacement import Function, Name, own
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Native, Op
 from einsumx.ir.program import Operand, Program
-from einsumx.runtime.memory import free_host_bytes
 
 __all__ = ["ADAPTER", "TinygradAdapter"]
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from einsumx import einsum
-from einsumx.runtime.steady import turn
+from einsumx.measuring.steady import turn
 
 PROBLEMS = {
     "ij,jk->ik": (

@@ -33,8 +33,8 @@ from show import about, console, print_tables
 from summary import Row
 
 import einsumx
-from einsumx.runtime.machine import watched
-from einsumx.runtime.steady import rest
+from einsumx.measuring.machine import watched
+from einsumx.measuring.steady import rest
 
 __all__ = ["FULL", "GROUPS", "QUICK", "Scale", "measured"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.runtime.threads import core_count
+from einsumx.host.threads import core_count
 
 __all__ = ["einsum"]
 

@@ -20,10 +20,10 @@ from names import EINSUMX, HAND_WRITTEN, MEASURED, OURS, best_peer
 from problems import Problem, multiply_adds, operands
 
 import einsumx
+from einsumx.host.threads import core_count
 from einsumx.ir.text import quantity
+from einsumx.measuring.steady import rest
 from einsumx.plans import plan_cost
-from einsumx.runtime.steady import rest
-from einsumx.runtime.threads import core_count
 
 __all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare", "timed", "why_skipped", "wrong"]
 

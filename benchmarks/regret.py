@@ -26,12 +26,12 @@ from summary import geometric_mean
 
 import einsumx
 from einsumx.ir.text import brief_text, duration
+from einsumx.measuring.steady import steady_times
+from einsumx.measuring.trials import MARGIN
 from einsumx.runtime.execute import executable
 from einsumx.runtime.measured import candidates_of
 from einsumx.runtime.prepare import described, one_device, setting_of
 from einsumx.runtime.request import Contraction, Options
-from einsumx.runtime.steady import steady_times
-from einsumx.runtime.trials import MARGIN
 
 __all__ = ["measured", "regrets", "table"]
 

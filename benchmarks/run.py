@@ -22,8 +22,8 @@ from show import THREADS, console, data, print_reading, print_rows, print_tables
 from summary import comparison, summaries
 
 import einsumx
+from einsumx.host.files import read_text
 from einsumx.ir.strict import parse
-from einsumx.runtime.files import read_text
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from einsumx import einsum
 from einsumx.backends.numpy import compiled
-from einsumx.runtime.steady import turn
+from einsumx.measuring.steady import turn
 from einsumx.semirings import log, max_plus
 
 Call: TypeAlias = Callable[[], Any]

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from einsumx.host.threads import core_count
 from einsumx.ir.text import quantity
-from einsumx.runtime.threads import core_count
 from einsumx.terminal import terminal_width, timing
 
 __all__ = ["about", "console", "data", "print_reading", "print_rows", "print_tables"]

@@ -206,7 +206,7 @@ def _run(options: Namespace) -> dict[str, Any]:
     from show import console, data, print_rows
 
     import einsumx
-    from einsumx.runtime.machine import watched
+    from einsumx.measuring.machine import watched
 
     installed = einsumx.backends()
     frameworks = [

@@ -20,7 +20,7 @@ from einsumx.conformance.subject import Subject, installed_backends, subjects
 from einsumx.conformance.suite import cases, run, stale_entries, unshown_entries
 from einsumx.conformance.terminal import difference_lines, print_table, run_lines, with_progress
 from einsumx.errors import BackendError, EinsumxError
-from einsumx.runtime.files import write_text
+from einsumx.host.files import write_text
 
 __all__ = ["judge_all"]
 

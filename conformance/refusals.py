@@ -13,11 +13,11 @@ import numpy as np
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend
+from einsumx.caches import cache_clear
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line, rounded
 from einsumx.conformance.framework import DTYPES, Array
 from einsumx.conformance.subject import Subject
 from einsumx.ir.ops import Op
-from einsumx.runtime.caches import cache_clear
 
 __all__ = [
     "SENTINEL",

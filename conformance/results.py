@@ -19,8 +19,8 @@ from einsumx.conformance.frameworks import KNOWN
 from einsumx.conformance.options import Level
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES
+from einsumx.host.files import read_text, write_text
 from einsumx.ir.strict import parse, read
-from einsumx.runtime.files import read_text, write_text
 
 __all__ = [
     "STATUSES",

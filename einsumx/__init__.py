@@ -11,6 +11,7 @@ if not _path.isdir(_path.join(__path__[0], "backends")):  # noqa: PTH112, PTH118
 
 from einsumx.adapters.registry import register
 from einsumx.api import addeinsum, einsum, einsum_frexp, einsum_path, plan
+from einsumx.caches import cache_clear, cache_info
 from einsumx.errors import (
     AxisError,
     BackendError,
@@ -24,7 +25,6 @@ from einsumx.errors import (
     SublistError,
 )
 from einsumx.imports import imported as _imported
-from einsumx.runtime.caches import cache_clear, cache_info
 
 if TYPE_CHECKING:
     from einsumx import semirings
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.axes import tensordot, transpose
     from einsumx.expressions import Expression, expression
+    from einsumx.host.array_memory import memory_pool_info, set_memory_pool
+    from einsumx.host.threads import get_num_threads, set_num_threads
     from einsumx.ir.program import Operand
+    from einsumx.measuring.effort import effort, freeze, get_effort, set_effort
     from einsumx.patching import patch, patched, unpatch
     from einsumx.plans import Plan
-    from einsumx.runtime.effort import effort, freeze, get_effort, set_effort
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
-    from einsumx.runtime.pool import memory_pool_info, set_memory_pool
-    from einsumx.runtime.threads import get_num_threads, set_num_threads
     from einsumx.semirings import Semiring
-    from einsumx.streaming.reopened import opened_by
+    from einsumx.storage.reopened import opened_by
     from einsumx.tuning import Tuning, tune
 else:
     from einsumx import backends  # the package of that name, which is callable
@@ -110,18 +110,18 @@ _LAZY = {
     "Semiring": "semirings",
     "Traits": "adapters.traits",
     "Tuning": "tuning",
-    "effort": "runtime.effort",
+    "effort": "measuring.effort",
     "expression": "expressions",
-    "freeze": "runtime.effort",
-    "get_effort": "runtime.effort",
-    "get_num_threads": "runtime.threads",
-    "memory_pool_info": "runtime.pool",
-    "opened_by": "streaming.reopened",
+    "freeze": "measuring.effort",
+    "get_effort": "measuring.effort",
+    "get_num_threads": "host.threads",
+    "memory_pool_info": "host.array_memory",
+    "opened_by": "storage.reopened",
     "patch": "patching",
     "patched": "patching",
-    "set_effort": "runtime.effort",
-    "set_memory_pool": "runtime.pool",
-    "set_num_threads": "runtime.threads",
+    "set_effort": "measuring.effort",
+    "set_memory_pool": "host.array_memory",
+    "set_num_threads": "host.threads",
     "tensordot": "axes",
     "transpose": "axes",
     "tune": "tuning",

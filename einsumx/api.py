@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
+from einsumx.caches import Uncacheable
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
-from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import added_first, cached_first
 from einsumx.runtime.prepare import arrays_of, make_program, prepare, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction, Order, Request, as_framework, dtype_name, refuse, split

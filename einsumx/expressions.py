@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
+from einsumx.caches import Uncacheable
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.sizes import may_be_equal
+from einsumx.measuring.effort import get_effort
 from einsumx.planner.path import Optimize, as_optimize, find_path
-from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import are_plain, is_key
-from einsumx.runtime.effort import get_effort
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,

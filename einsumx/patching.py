@@ -27,9 +27,9 @@ from einsumx.adapters.replacement import (
     say_native,
 )
 from einsumx.api import einsum
+from einsumx.caches import Uncacheable
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import imported
-from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import array_places, as_fields
 from einsumx.runtime.served import is_served, unserved, unserved_out

@@ -17,6 +17,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
+from einsumx.caches import cached
 from einsumx.errors import BackendError, EinsumxError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Kernels
@@ -24,7 +25,6 @@ from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import names_in
 from einsumx.ir.text import plan_text
-from einsumx.runtime.caches import cached
 from einsumx.runtime.programs import retarget, run_program
 from einsumx.runtime.stored_plans import read_plan, text_of_plan
 

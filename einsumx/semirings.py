@@ -11,9 +11,9 @@ from einsumx.adapters import hooks
 from einsumx.algebra.argmax import ArgmaxResult, attained
 from einsumx.algebra.semiring import Addition, Multiplication, SemiringAlgebra
 from einsumx.api import computed, planned
+from einsumx.caches import Uncacheable
 from einsumx.expressions import Expression
 from einsumx.planner.path import Optimize
-from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import Order, Request, split
 

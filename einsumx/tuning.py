@@ -8,25 +8,25 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
+from einsumx.caches import cache_clear
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, duration
+from einsumx.measuring import wisdom, wisdom_keys
+from einsumx.measuring.effort import is_frozen
+from einsumx.measuring.machine import watched
+from einsumx.measuring.steady import steady_times
+from einsumx.measuring.trials import winner
 from einsumx.planner.path import Optimize
 from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
-from einsumx.runtime import wisdom, wisdom_keys
-from einsumx.runtime.caches import cache_clear
-from einsumx.runtime.effort import is_frozen
 from einsumx.runtime.execute import executable
-from einsumx.runtime.machine import watched
 from einsumx.runtime.measured import candidates_of, found, remember
 from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, setting_of, sized_equation
 from einsumx.runtime.request import Contraction, Options, Request, Written, refuse, split
-from einsumx.runtime.steady import steady_times
-from einsumx.runtime.trials import winner
 
 __all__ = ["ESTIMATED", "Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
 

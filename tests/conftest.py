@@ -48,7 +48,7 @@ def pytest_collection_finish():
 @pytest.fixture
 def quiet_machine(monkeypatch):
     """A machine on which nothing disturbs a measurement, and no thread spins after a product."""
-    from einsumx.runtime import machine, steady
+    from einsumx.measuring import machine, steady
 
     monkeypatch.setattr(machine, "_cpu_times_now", lambda: machine.CpuTimes(0.0, 0.0, 0.02))
     monkeypatch.setattr(machine, "scatter", lambda times: 1.0)
@@ -58,7 +58,8 @@ def quiet_machine(monkeypatch):
 @pytest.fixture
 def forgotten():
     """Nothing was measured before a test, and what it measures is forgotten."""
-    from einsumx.runtime import caches, wisdom
+    from einsumx import caches
+    from einsumx.measuring import wisdom
 
     wisdom._known.clear()
     caches.cache_clear()

@@ -10,10 +10,10 @@ from einsumx.cli import rate_measurement, side_by_side
 from einsumx.cli.commands.compare import print_comparison
 from einsumx.cli.main import main
 from einsumx.cli.side_by_side import Absent, Measured, Problem
-from einsumx.runtime import machine, steady, store
-from einsumx.runtime.calibration import calibrated, read_rates
-from einsumx.runtime.machine import CpuTimes, cpu_times, disturbances, scatter, watched
-from einsumx.runtime.steady import turn
+from einsumx.measuring import machine, steady, store
+from einsumx.measuring.calibration import calibrated, read_rates
+from einsumx.measuring.machine import CpuTimes, cpu_times, disturbances, scatter, watched
+from einsumx.measuring.steady import turn
 
 SMALL = ("compare", "ab,bc->ac", "30,40", "40,20", "--backend", "numpy", "--rounds", "1")
 

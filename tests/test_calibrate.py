@@ -17,8 +17,8 @@ from einsumx.cli.main import main
 from einsumx.cli.rate_measurement import calibrate, measure_rates
 from einsumx.errors import EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
-from einsumx.runtime import store
-from einsumx.runtime.calibration import calibrated, read_rates, store_rates
+from einsumx.measuring import store
+from einsumx.measuring.calibration import calibrated, read_rates, store_rates
 
 pytestmark = pytest.mark.usefixtures("quiet_machine")
 

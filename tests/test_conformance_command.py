@@ -25,7 +25,7 @@ from einsumx.conformance.page import page, template
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.results import Run, differences, merge, read_runs, write_runs
 from einsumx.conformance.subject import Subject, callable_subject, subjects
-from einsumx.runtime.files import write_text
+from einsumx.host.files import write_text
 
 FEW = ("--case", "diagonals/*")
 

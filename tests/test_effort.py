@@ -12,8 +12,8 @@ from processes import printed
 from threads import in_threads
 
 import einsumx
-from einsumx.runtime import effort as module
-from einsumx.runtime.effort import is_frozen
+from einsumx.measuring import effort as module
+from einsumx.measuring.effort import is_frozen
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ import pytest
 
 import einsumx
 from einsumx import patching
+from einsumx.caches import Uncacheable
 from einsumx.runtime import calls as repeated
-from einsumx.runtime.caches import Uncacheable
 
 pytestmark = pytest.mark.long
 

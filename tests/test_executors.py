@@ -21,7 +21,7 @@ import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.runtime import threads
+from einsumx.host import threads
 from einsumx.streaming import worker
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import SharedOperands, file_of

@@ -11,7 +11,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.ir.cost import CostModel
-from einsumx.runtime.calibration import calibrated
+from einsumx.measuring.calibration import calibrated
 
 V100 = Gpu.of_properties((7, 0), 80, 1_530_000, 877_000, 4096)
 T4 = Gpu.of_properties((7, 5), 40, 1_590_000, 5_001_000, 256)

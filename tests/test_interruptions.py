@@ -11,10 +11,10 @@ from processes import printed
 from stored import Stored
 
 import einsumx
-from einsumx.runtime import findings, store
-from einsumx.runtime.environment import has_store
-from einsumx.runtime.maps import mapped_at
-from einsumx.runtime.memory import free_host_bytes
+from einsumx.host.environment import has_store
+from einsumx.host.free_memory import free_host_bytes
+from einsumx.measuring import findings, store
+from einsumx.storage.maps import mapped_at
 
 LHS, RHS = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 
@@ -236,7 +236,7 @@ FIRST_WITH_THREADS = """
 import sys
 import numpy as np
 import einsumx
-from einsumx.runtime import threads
+from einsumx.host import threads
 
 class Last:
     def __del__(self):

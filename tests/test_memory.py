@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from einsumx.runtime import memory
+from einsumx.host import free_memory
 
 GB = 10**9
 MACHINE = {"proc/meminfo": f"MemTotal: {90 * GB // 1024} kB\nMemAvailable:    {64 * 1024} kB\n"}
@@ -20,7 +20,7 @@ V1, V2 = "sys/fs/cgroup/memory", "sys/fs/cgroup"
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A machine whose files say what they are told to; no address space is limited."""
     resource = pytest.importorskip("resource")
-    monkeypatch.setattr(memory, "_ROOT", tmp_path)
+    monkeypatch.setattr(free_memory, "_ROOT", tmp_path)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     def tell(files: dict[str, str]) -> int | None:
@@ -28,7 +28,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return memory.free_host_bytes()
+        return free_memory.free_host_bytes()
 
     return tell
 

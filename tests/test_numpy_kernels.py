@@ -9,9 +9,9 @@ import einsumx
 from einsumx.backends.numpy import ADAPTER, integers, kernels
 from einsumx.backends.numpy.kernels import sums_inside
 from einsumx.conformance.oracle import expect, judge
+from einsumx.host import threads
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum
 from einsumx.ir.program import Operand
-from einsumx.runtime import threads
 
 
 @pytest.fixture

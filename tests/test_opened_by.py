@@ -14,8 +14,8 @@ from stored import Returned, process_pool
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.conformance.oracle import expect, judge
+from einsumx.storage.stores import place_of
 from einsumx.streaming.shared_operands import file_of
-from einsumx.streaming.stores import place_of
 
 EQUATION = "ij,jk->ik"
 LIMIT = "100 kB"

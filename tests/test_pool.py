@@ -20,7 +20,7 @@ from processes import printed
 
 import einsumx
 from einsumx.adapters.registry import backends
-from einsumx.runtime import pool
+from einsumx.host import array_memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory pool needs Linux")
 needs_torch = pytest.mark.skipif(not backends()["torch"], reason="torch is not installed")
@@ -42,8 +42,8 @@ def small_heap() -> None:
 def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty pool with the default bound, for one test."""
     einsumx.cache_clear()
-    monkeypatch.setattr(pool, "_pool", pool._MemoryPool())
-    monkeypatch.setattr(pool, "counts_idle_memory", lambda: False)
+    monkeypatch.setattr(array_memory, "_pool", array_memory._MemoryPool())
+    monkeypatch.setattr(array_memory, "counts_idle_memory", lambda: False)
     einsumx.set_memory_pool("1GiB")
     yield
     gc.collect()
@@ -243,7 +243,7 @@ def test_clearing_the_caches_returns_the_memory() -> None:
 
 
 def test_nothing_is_held_where_idle_memory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "counts_idle_memory", lambda: True)
+    monkeypatch.setattr(array_memory, "counts_idle_memory", lambda: True)
     outer(*vectors())
     assert einsumx.memory_pool_info().held == 0
 
@@ -289,7 +289,7 @@ def test_if_the_system_has_no_memory_left_the_pool_returns_its_own_and_tries_aga
 ) -> None:
     lhs, rhs = vectors()
     outer(lhs, rhs)
-    block, held = pool._Block, []
+    block, held = array_memory._Block, []
 
     def scarce(nbytes: int) -> Any:
         held.append(einsumx.memory_pool_info().held)
@@ -297,7 +297,7 @@ def test_if_the_system_has_no_memory_left_the_pool_returns_its_own_and_tries_aga
             raise OSError(12, "Cannot allocate memory")
         return block(nbytes)
 
-    monkeypatch.setattr(pool, "_Block", scarce)
+    monkeypatch.setattr(array_memory, "_Block", scarce)
     result = outer(np.concatenate([lhs, lhs]), rhs)
     assert held == [SIZE, 0]
     assert not result.flags.owndata
@@ -307,7 +307,7 @@ def test_without_memory_for_the_pool_an_array_is_its_frameworks_own(monkeypatch:
     def none(nbytes: int) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(pool, "_Block", none)
+    monkeypatch.setattr(array_memory, "_Block", none)
     result = outer(*vectors())
     assert result.flags.owndata
     assert np.array_equal(result, vectors()[0] @ vectors()[1].T)

@@ -23,9 +23,10 @@ from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
 from einsumx import MemoryLimit
+from einsumx.blocked import journal
 from einsumx.conformance.oracle import expect, judge
-from einsumx.runtime import files
-from einsumx.streaming import fingerprints, journal
+from einsumx.host import files
+from einsumx.streaming import fingerprints
 
 SHAPE = (60, 80)
 

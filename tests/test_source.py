@@ -17,7 +17,7 @@ from einsumx.backends.mxnet import ADAPTER as MXNET
 from einsumx.cli.main import main
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.ops import Copy
-from einsumx.runtime.calibration import calibrated
+from einsumx.measuring.calibration import calibrated
 
 SCORES = ("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128))
 

@@ -12,10 +12,10 @@ import pytest
 
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.runtime import store
-from einsumx.runtime.calibration import calibrated, store_rates
-from einsumx.runtime.environment import cache_folder
-from einsumx.runtime.store import Origin, Row
+from einsumx.host.environment import cache_folder
+from einsumx.measuring import store
+from einsumx.measuring.calibration import calibrated, store_rates
+from einsumx.measuring.store import Origin, Row
 
 NUMPY = get_backend("numpy")
 HERE = Origin("numpy", "cpu", "2.4", "1.0", "AMD EPYC, 8 cores", "openblas")
@@ -99,7 +99,7 @@ def test_without_a_home_nothing_is_stored_and_calls_go_on(monkeypatch):
 
 WRITES = """
 import sys
-from einsumx.runtime import store
+from einsumx.measuring import store
 def work(name):
     for number in range(10):
         store.write("rates", [store.Row(store.Origin(*"abcdef"), f"{name} {number}", "text")])

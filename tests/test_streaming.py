@@ -19,7 +19,7 @@ import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.streaming import page_cache
+from einsumx.storage import page_cache
 from einsumx.streaming.blocks import Blocks
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source, sources

@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 from threads import in_threads
 
 import einsumx
-from einsumx.runtime import threads
+from einsumx.host import threads
 
 BLAS = ThreadpoolController().select(user_api="blas")
 
@@ -301,7 +301,7 @@ def test_the_child_of_a_fork_has_a_pool_of_its_own_and_blas_as_it_was(while_held
 import os, threading, warnings
 warnings.simplefilter("ignore")  # Python warns of any fork beside threads
 from threadpoolctl import ThreadpoolController
-from einsumx.runtime import threads
+from einsumx.host import threads
 threads.set_num_threads(3)
 threads.run([lambda: None] * 3)
 (library, *_) = ThreadpoolController().select(user_api="blas").lib_controllers
@@ -328,7 +328,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_caller_bound_to_one_cpu_binds_neither_the_workers_nor_their_number():
     code = """
 import os, threading
-from einsumx.runtime import threads
+from einsumx.host import threads
 cpus = os.sched_getaffinity(0)
 workers = set()
 def call():

@@ -10,9 +10,9 @@ from threads import in_threads
 
 import einsumx
 from einsumx.adapters.registry import get_backend
+from einsumx.measuring import effort, trials
+from einsumx.measuring.trials import Trials, combined
 from einsumx.planner.selection import ESTIMATE, Selection
-from einsumx.runtime import effort, trials
-from einsumx.runtime.trials import Trials, combined
 
 NUMPY = get_backend("numpy")
 

@@ -8,8 +8,8 @@ import pytest
 import einsumx
 from einsumx import tuning as module
 from einsumx.cli.main import main
-from einsumx.runtime import machine, steady, wisdom
-from einsumx.runtime.steady import steady_times
+from einsumx.measuring import machine, steady, wisdom
+from einsumx.measuring.steady import steady_times
 
 CHAIN = "ij,jk,kl->il"
 BUSY = "other programs or virtual machines used 50% of the processor"

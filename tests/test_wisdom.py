@@ -16,10 +16,11 @@ from einsumx.cli.main import main
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_sublists, parse_text
 from einsumx.ir.program import Operand
+from einsumx.measuring import effort, store, wisdom, wisdom_keys
+from einsumx.measuring.calibration import store_rates
+from einsumx.measuring.findings import Finding
 from einsumx.planner.selection import Selection
-from einsumx.runtime import effort, prepare, store, wisdom, wisdom_keys
-from einsumx.runtime.calibration import store_rates
-from einsumx.runtime.findings import Finding
+from einsumx.runtime import prepare
 
 NUMPY = get_backend("numpy")
 KEY = "ab,bc,cd->ad; a=8 b=8 c=8 d=8; C C C; float32 float32 float32; float32; auto; 2 threads"
@@ -114,7 +115,7 @@ def test_everything_that_a_plan_depends_on_is_in_the_key(monkeypatch):
         key("ij,jk->ik", (8, 9), (9, 7), optimize=False),
         key("ij,jk->ik", (8, 9), (9, 7), optimize=((0, 1),)),
     ]
-    monkeypatch.setattr("einsumx.runtime.wisdom_keys.get_num_threads", lambda: 1000)
+    monkeypatch.setattr("einsumx.measuring.wisdom_keys.get_num_threads", lambda: 1000)
     others.append(key("ij,jk->ik", (8, 9), (9, 7)))
     assert len({one, *others}) == 12
 
@@ -210,13 +211,13 @@ def test_a_call_without_a_store_imports_nothing_for_it_and_a_look_into_one_no_fr
     code = """
 import sys, numpy, einsumx
 einsumx.einsum("ij,jk->ik", numpy.ones((2, 2)), numpy.ones((2, 2)))
-print([name for name in ("sqlite3", "einsumx.runtime.store", "einsumx.runtime.findings") if name in sys.modules])
+print([name for name in ("sqlite3", "einsumx.measuring.store", "einsumx.measuring.findings") if name in sys.modules])
 """
     assert printed(code).strip() == "[]"
     stored()
     code = f"""
 import sys, einsumx
-from einsumx.runtime import wisdom
+from einsumx.measuring import wisdom
 from einsumx.adapters.registry import get_backend
 found = wisdom.find(get_backend("numpy"), "cpu", {KEY!r})
 print(found.seconds, "numpy" in sys.modules)

@@ -22,7 +22,7 @@ from stored import Returned, process_pool
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.conformance.oracle import expect, judge
-from einsumx.streaming import array_files as backing
+from einsumx.storage import array_files as backing
 
 pytestmark = pytest.mark.long
 

@@ -20,12 +20,12 @@ from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
-from einsumx.runtime.memory import free_host_bytes
 from einsumx.runtime.request import array_places
 
 __all__ = ["ADAPTER", "JaxAdapter"]

@@ -19,10 +19,10 @@ from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.backends.mlx.choices import integer_workspace, workspace
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, shown
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
 from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
 from einsumx.ir.program import Operand
-from einsumx.runtime.memory import free_host_bytes
 
 __all__ = ["ADAPTER", "TRAITS", "MlxAdapter"]
 

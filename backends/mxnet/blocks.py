@@ -12,8 +12,8 @@ from einsumx.adapters.facets import BlockAccess
 from einsumx.adapters.typing import Array
 from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.errors import BackendError
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.layout import contiguous
-from einsumx.runtime.memory import free_host_bytes
 
 __all__ = ["MxnetBlocks", "traced_error"]
 

@@ -18,13 +18,13 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import Casting, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, is_contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
-from einsumx.runtime.maps import owns_memory, share_file
-from einsumx.runtime.memory import free_host_bytes
+from einsumx.storage.maps import owns_memory, share_file
 
 __all__ = ["ADAPTER", "NumpyAdapter"]
 

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from einsumx.adapters.replacement import own
+from einsumx.host import array_memory
+from einsumx.host.threads import alone, get_num_threads, run
 from einsumx.ir.layout import broadcast, inverse, memory_order
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
 from einsumx.ir.ranges import ranges
-from einsumx.runtime import pool
-from einsumx.runtime.threads import alone, get_num_threads, run
 
 __all__ = [
     "cast",
@@ -122,11 +122,11 @@ _EINSUM = _einsum()
 
 def _maker(shape: Shape, dtype: Any) -> Callable[[], Any]:
     """A function that makes an array in C order, of arbitrary values: a large one in the memory pool."""
-    return partial(pool.empty if _is_large(shape, dtype) else np.empty, shape, dtype)
+    return partial(array_memory.empty if _is_large(shape, dtype) else np.empty, shape, dtype)
 
 
 def _is_large(shape: Shape, dtype: Any) -> bool:
-    return pool.is_large(shape, np.dtype(dtype).itemsize)
+    return array_memory.is_large(shape, np.dtype(dtype).itemsize)
 
 
 def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
@@ -135,7 +135,7 @@ def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
 
 
 def _pooled(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
-    return lambda *arrays: kernel(*arrays, out=pool.empty(shape, dtype), order="C")
+    return lambda *arrays: kernel(*arrays, out=array_memory.empty(shape, dtype), order="C")
 
 
 # -- splitting ------------------------------------------------------------------------------------------------
@@ -468,7 +468,7 @@ def copy(shape: Shape, dtype: str) -> Kernel:
     is_large = _is_large(shape, dtype)
     if _pieces(2 * prod(shape) * _itemsize(dtype) / _BYTES) == 1 and not is_large:
         return np.ndarray.copy
-    empty = pool.empty if is_large else np.empty
+    empty = array_memory.empty if is_large else np.empty
 
     def cut_copy(source: Any) -> Any:
         out = empty(shape, source.dtype)
@@ -486,7 +486,7 @@ def cast(shape: Shape, source: str, target: str) -> Kernel:
     is_large = _is_large(shape, target)
     if not quiet or (_pieces(nbytes / _BYTES) == 1 and not is_large):
         return lambda array: array.astype(target)
-    empty = pool.empty if is_large else np.empty
+    empty = array_memory.empty if is_large else np.empty
 
     def cut_cast(array: Any) -> Any:
         order = memory_order(array.strides)

@@ -14,8 +14,8 @@ import numpy as np
 
 from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
+from einsumx.host.threads import get_num_threads, run
 from einsumx.ir.ranges import ranges
-from einsumx.runtime.threads import get_num_threads, run
 
 __all__ = ["product", "reduced", "workspace"]
 

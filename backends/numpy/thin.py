@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from einsumx.host.threads import get_num_threads, run
 from einsumx.ir.layout import broadcast
-from einsumx.runtime.threads import get_num_threads, run
 
 __all__ = ["is_thin", "matmul", "workspace"]
 

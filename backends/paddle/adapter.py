@@ -19,11 +19,11 @@ from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import HALVES, Traits
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, is_number, promoted, workspace
 from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
 from einsumx.ir.program import Operand
-from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
     from einsumx.backends.paddle import gradients, patch

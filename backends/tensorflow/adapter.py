@@ -17,12 +17,12 @@ from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, SizeError, shown
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.ir.sizes import is_known
-from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
     from einsumx.backends.tensorflow import gradients, patch

@@ -33,12 +33,12 @@ from einsumx.backends.torch.choices import (
 )
 from einsumx.dtypes import itemsize, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, layout_class, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
-from einsumx.runtime.memory import free_host_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Self

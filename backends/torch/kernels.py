@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch.choices import LARGEST, SIGNED, copies_turned, digits_of, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
+from einsumx.host import array_memory
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.layout import broadcast, contiguous, inverse, layout_pattern, memory_order, pattern_strides
 from einsumx.ir.program import Operand
-from einsumx.runtime import pool
 
 __all__ = [
     "any_product",
@@ -87,7 +87,7 @@ def _in_pool(shape: Sequence[int], dtype: Any, operands: Sequence[Array]) -> Arr
 
     The tensor is not a view, so it may ask for a gradient later.
     """
-    memory = None if is_observed(operands) else pool.memory(prod(shape) * dtype.itemsize)
+    memory = None if is_observed(operands) else array_memory.memory(prod(shape) * dtype.itemsize)
     if memory is None:
         return None
     return torch.empty(0, dtype=dtype).set_(torch.from_numpy(memory).untyped_storage(), 0, tuple(shape))
@@ -95,13 +95,13 @@ def _in_pool(shape: Sequence[int], dtype: Any, operands: Sequence[Array]) -> Arr
 
 def _new(shape: Sequence[int], like: Array) -> Array:
     """A new C-contiguous tensor of the dtype of a plain tensor: a large one in the memory pool."""
-    result = _in_pool(shape, like.dtype, [like]) if pool.is_large(shape, like.element_size()) else None
+    result = _in_pool(shape, like.dtype, [like]) if array_memory.is_large(shape, like.element_size()) else None
     return like.new_empty(tuple(shape)) if result is None else result
 
 
 def _placed(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
     """``kernel``, which takes ``out=``, with its result in the memory pool if it is large."""
-    if not pool.is_large(shape, itemsize(dtype)):
+    if not array_memory.is_large(shape, itemsize(dtype)):
         return kernel
     result_dtype = getattr(torch, dtype)
     return lambda *arrays: kernel(*arrays, out=_in_pool(shape, result_dtype, arrays))
@@ -121,7 +121,7 @@ def multiply(shape: Shape, dtype: str) -> Kernel:
 
 def cast(plain: Kernel, shape: Shape, dtype: str) -> Kernel:
     """``plain``, a cast that keeps the memory order of the axes, with its result in the memory pool if it is large."""
-    if not pool.is_large(shape, itemsize(dtype)):
+    if not array_memory.is_large(shape, itemsize(dtype)):
         return plain
     target = getattr(torch, dtype)
 
@@ -291,7 +291,7 @@ def _several(batch: Shape, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """
     if 0 in batch or prod(batch) * lhs[-1] * (lhs[-2] + rhs[-1]) <= _SMALL_MATRIX:
         return _matmul
-    is_large = pool.is_large((*batch, lhs[-2], rhs[-1]), itemsize(dtype))
+    is_large = array_memory.is_large((*batch, lhs[-2], rhs[-1]), itemsize(dtype))
 
     @lru_cache(maxsize=16)
     def faster(left: Shape, right: Shape) -> Kernel | None:
@@ -330,7 +330,7 @@ def _merged(batch: Shape, lhs: Array, rhs: Array) -> Array:
         return array.flatten(0, -3) if array.stride(-1) == 1 else array.mT.flatten(0, -3).mT
 
     shape = (*batch, lhs.shape[-2], rhs.shape[-1])
-    if not pool.is_large(shape, lhs.element_size()):
+    if not array_memory.is_large(shape, lhs.element_size()):
         return _bmm(merged(lhs), merged(rhs)).view(shape)
     result = _new(shape, lhs)
     _bmm(merged(lhs), merged(rhs), out=result.flatten(0, -3))

@@ -1,7 +1,7 @@
 """The speed of a framework on one kind of device.
 
 Adapters declare defaults. ``einsumx calibrate`` (:mod:`einsumx.cli.rate_measurement`) measures the rates, and
-:mod:`einsumx.runtime.calibration` stores them.
+:mod:`einsumx.measuring.calibration` stores them.
 """
 
 from __future__ import annotations

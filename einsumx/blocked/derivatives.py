@@ -20,7 +20,7 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
-from einsumx.runtime.calibration import calibrated
+from einsumx.measuring.calibration import calibrated
 from einsumx.runtime.request import Contraction, Options, Written
 
 __all__ = ["Backward", "PassArray", "Passes", "backward"]

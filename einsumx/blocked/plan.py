@@ -11,11 +11,11 @@ from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Outline, StageCostModel
+from einsumx.caches import cached
 from einsumx.errors import BackendError, MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.text import quantity
-from einsumx.runtime.caches import cached
-from einsumx.runtime.calibration import traits_in
+from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 

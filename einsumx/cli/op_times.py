@@ -23,9 +23,9 @@ from einsumx.ir.cost import last_uses, layouts, op_seconds, program_cost, relati
 from einsumx.ir.program import Program
 from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
+from einsumx.measuring.calibration import calibrated, declared
+from einsumx.measuring.machine import watched
 from einsumx.planner.path import Optimize, as_optimize
-from einsumx.runtime.calibration import calibrated, declared
-from einsumx.runtime.machine import watched
 from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
 from einsumx.runtime.request import Options
 

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from einsumx.errors import EinsumxError
+from einsumx.host.threads import core_count
 from einsumx.ir.text import quantity
-from einsumx.runtime.threads import core_count
 from einsumx.terminal import terminal_width, timing
 
 if TYPE_CHECKING:

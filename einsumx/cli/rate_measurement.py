@@ -17,14 +17,14 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.rates import Rates, is_rate
 from einsumx.cli.stopwatch import Stopwatch
 from einsumx.errors import BackendError, EinsumxError
+from einsumx.host.threads import get_num_threads
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
-from einsumx.runtime.calibration import declared, store_rates
+from einsumx.measuring.calibration import declared, store_rates
+from einsumx.measuring.machine import Watch, watched
+from einsumx.measuring.store import Origin, origin_of
 from einsumx.runtime.execute import executable
-from einsumx.runtime.machine import Watch, watched
-from einsumx.runtime.store import Origin, origin_of
-from einsumx.runtime.threads import get_num_threads
 
 __all__ = ["Calibration", "calibrate", "measure_rates"]
 

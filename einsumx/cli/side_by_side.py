@@ -25,8 +25,8 @@ from einsumx.errors import EinsumxError, EquationError, excerpt, shown
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
-from einsumx.runtime.machine import scatter, watched
-from einsumx.runtime.steady import turn
+from einsumx.measuring.machine import scatter, watched
+from einsumx.measuring.steady import turn
 
 if TYPE_CHECKING:
     from einsumx.conformance.oracle import Expected

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from einsumx.adapters.base import Adapter, Array, Run
-from einsumx.runtime.steady import turn
+from einsumx.measuring.steady import turn
 
 __all__ = ["Stopwatch"]
 

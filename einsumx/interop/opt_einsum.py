@@ -17,9 +17,9 @@ from einsumx.adapters.operand_types import lazy_module, top_package
 from einsumx.adapters.registry import backend_of, get_backend, lazy, owner, refusal
 from einsumx.adapters.replacement import Client, Function, Name, say_native
 from einsumx.api import einsum
+from einsumx.caches import Uncacheable
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.expressions import Expression, expression
-from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
 from einsumx.runtime.served import unserved, unserved_out

@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 
 from einsumx.errors import EinsumxError, shown
+from einsumx.host.files import write_text
 from einsumx.render.svg import printable, svg_text, theme_rules
 from einsumx.render.timeline import Timeline
-from einsumx.runtime.files import write_text
 
 __all__ = ["Drawing"]
 

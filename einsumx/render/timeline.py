@@ -26,7 +26,7 @@ from einsumx.ir.cost import OpCost, in_use, program_cost
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.text import call_text, plan_text, quantity, remark_text, summary
-from einsumx.runtime.calibration import traits_in
+from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import sized_equation
 
 __all__ = ["Kind", "PictureRow", "Timeline", "blocked_timeline", "plan_timeline"]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import backend_of, serving
+from einsumx.caches import Uncacheable, cached
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.imports import LazyModule
-from einsumx.runtime import effort
-from einsumx.runtime.caches import Uncacheable, cached
+from einsumx.measuring import effort
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays, plain_run
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from einsumx.errors import shown
+from einsumx.host.free_memory import UNLIMITED, bytes_in
 from einsumx.imports import imported
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["MemoryAmount", "MemoryLimit", "Progress", "as_limit", "bytes_in", "limit_bytes"]
+__all__ = ["MemoryAmount", "MemoryLimit", "Progress", "as_limit", "limit_bytes"]
 
 MemoryAmount: TypeAlias = int | float | str
 """Bytes; text such as ``"8GiB"`` or ``"500 MB"``; or, below 1, a fraction of the free memory."""
@@ -74,7 +73,7 @@ class MemoryLimit:
     resume: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        limit_bytes(self.amount, lambda: _UNLIMITED)
+        limit_bytes(self.amount, lambda: UNLIMITED)
         checked = {
             "amount": as_python(self.amount),
             "device": _as_device(self.device),
@@ -140,17 +139,8 @@ def _as_resume(resume: Any) -> str | os.PathLike[str] | None:
     raise TypeError(f"resume= is the name of a file, not {shown(resume)}")
 
 
-_UNLIMITED = sys.maxsize
-"""Larger limits, infinity among them, count as this many bytes, more than any machine has."""
-
 _BITS = 6
 """A fraction of the free memory is rounded down to this many binary digits, so that repeated calls share a plan."""
-
-_UNITS = {"": 1, "b": 1} | {
-    f"{prefix}{binary}b": (1024 if binary else 1000) ** power
-    for power, prefix in enumerate("kmgtp", 1)
-    for binary in ("i", "")
-}
 
 
 def limit_bytes(limit: MemoryAmount, free: Callable[[], int | None]) -> int:
@@ -177,8 +167,8 @@ def limit_bytes(limit: MemoryAmount, free: Callable[[], int | None]) -> int:
         return nbytes
     if not limit > 0:
         raise ValueError(f"memory_limit={shown(limit)} must be positive")
-    if limit >= _UNLIMITED:
-        return _UNLIMITED
+    if limit >= UNLIMITED:
+        return UNLIMITED
     if isinstance(limit, float) and limit < 1:
         available = free()
         if available is None:
@@ -192,17 +182,3 @@ def limit_bytes(limit: MemoryAmount, free: Callable[[], int | None]) -> int:
             "write '8GiB', '500MB', or bytes"
         )
     return int(limit)
-
-
-def bytes_in(text: str) -> int | None:
-    """The bytes in a text such as ``"8GiB"``; None if it is no amount of memory.
-
-    >>> bytes_in("8GiB"), bytes_in("0"), bytes_in("8 apples")
-    (8589934592, 0, None)
-    """
-    parts = re.fullmatch(r"\s*(\d{1,30})(?:\.(\d{0,30}))?\s*([a-zA-Z]{0,3})\s*", text)
-    if parts is None or parts[3].lower() not in _UNITS:
-        return None
-    decimals = parts[2] or ""
-    nbytes: int = int(parts[1] + decimals) * _UNITS[parts[3].lower()] // 10 ** len(decimals)
-    return min(nbytes, _UNLIMITED)

@@ -8,14 +8,14 @@ from einsumx.adapters.base import Array, Run
 from einsumx.errors import EinsumxError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Program
+from einsumx.measuring import effort, wisdom, wisdom_keys
+from einsumx.measuring.findings import Finding, now
+from einsumx.measuring.trials import Attempt, Trials
 from einsumx.planner.candidates import Candidate, candidates, selected_program
 from einsumx.planner.lower import Setting
 from einsumx.planner.selection import Selection
-from einsumx.runtime import effort, wisdom, wisdom_keys
 from einsumx.runtime.execute import executable
-from einsumx.runtime.findings import Finding, now
 from einsumx.runtime.request import Contraction
-from einsumx.runtime.trials import Attempt, Trials
 
 __all__ = ["candidates_of", "found", "remember", "remembered", "trying"]
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
+from einsumx.caches import Uncacheable, cached
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
-from einsumx.runtime.caches import Uncacheable, cached
 from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
+    from einsumx.measuring import calibration, wisdom
     from einsumx.planner import lower, path
     from einsumx.planner.lower import Setting
-    from einsumx.runtime import calibration, execute, measured, stored, wisdom
+    from einsumx.runtime import execute, measured, stored
 else:
     bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
     parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
     lower, path = map(LazyModule, [f"einsumx.planner.{name}" for name in ("lower", "path")])
-    calibration, execute = LazyModule("einsumx.runtime.calibration"), LazyModule("einsumx.runtime.execute")
-    measured, wisdom = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.wisdom")
+    calibration, execute = LazyModule("einsumx.measuring.calibration"), LazyModule("einsumx.runtime.execute")
+    measured, wisdom = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.measuring.wisdom")
     stored, log = LazyModule("einsumx.runtime.stored"), LazyModule("einsumx.log")
 
 __all__ = [

@@ -8,13 +8,13 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.registry import get_backend
+from einsumx.caches import cached
 from einsumx.errors import SizeError, excerpt
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
 from einsumx.ir.verify import verify
-from einsumx.runtime.caches import cached
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
 from einsumx.runtime.request import Contraction, Options

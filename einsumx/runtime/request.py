@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
+from einsumx.caches import cached
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
+from einsumx.measuring.effort import Effort, get_effort
 from einsumx.planner.path import Optimize, as_optimize
-from einsumx.runtime.caches import cached
-from einsumx.runtime.effort import Effort, get_effort
 
 if TYPE_CHECKING:
     from einsumx.adapters import framework_options

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import backend_of, is_stored, owner
+from einsumx.caches import Uncacheable
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
-from einsumx.runtime.caches import Uncacheable
 from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:

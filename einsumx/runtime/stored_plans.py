@@ -18,9 +18,9 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.strict import LINE, parse, read
 from einsumx.log import warn
+from einsumx.measuring.calibration import check_rates, traits_in
 from einsumx.planner.path import find_path, step_outputs
 from einsumx.planner.selection import Name
-from einsumx.runtime.calibration import check_rates, traits_in
 from einsumx.runtime.prepare import make_program, sized_equation
 from einsumx.runtime.programs import options_of
 from einsumx.runtime.request import Contraction, Options, names_as_sublists

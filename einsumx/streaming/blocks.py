@@ -11,9 +11,9 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.algebra.scaled import ScaledArray, binary_exponent
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
+from einsumx.host import array_memory
 from einsumx.ir.cost import returns_view
 from einsumx.ir.ranges import ranges
-from einsumx.runtime import pool
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 
@@ -81,13 +81,13 @@ class Blocks:
 
         It empties the memory pool and does not use it, because the limit counts every byte.
         """
-        pool.release()
+        array_memory.release()
         algebra = program.algebra
         options = Options(program.compute_dtype, "unsafe", algebra=algebra)
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
             prepared = prepare(adapter, stage.equation, arrays, options._replace(optimize=stage.path))
-            with pool.unused():
+            with array_memory.unused():
                 value, exponent = prepared.run(*arrays), None
                 if algebra.has_exponents:
                     value, exponent = value

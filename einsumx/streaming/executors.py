@@ -23,12 +23,12 @@ from einsumx.errors import BackendError
 from einsumx.imports import imported
 from einsumx.log import warn
 from einsumx.runtime.stored import host_array
+from einsumx.storage.stores import is_of
 from einsumx.streaming.blocks import BlockIndex
 from einsumx.streaming.pieces import read
 from einsumx.streaming.readers import Source, is_host_array
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.shared_operands import SharedOperand, SharedOperands, shared_file
-from einsumx.streaming.stores import is_of
 from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, box_of, cut, parts_of, pieces_for
 from einsumx.streaming.worker import compute_piece
 from einsumx.streaming.worker_writes import PermittedFiles, WritePermit

@@ -12,7 +12,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import itemsize
-from einsumx.streaming.array_files import all_files, backing, timed_files
+from einsumx.storage.array_files import all_files, backing, timed_files
 from einsumx.streaming.blocks import Box
 from einsumx.streaming.readers import Source
 

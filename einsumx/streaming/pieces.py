@@ -10,9 +10,9 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.runtime.stored import host_array
-from einsumx.streaming.array_files import grain, is_dataset
+from einsumx.storage.array_files import grain, is_dataset
+from einsumx.storage.reopened import opened_here
 from einsumx.streaming.blocks import Box, box_size
-from einsumx.streaming.reopened import opened_here
 
 __all__ = ["bytes_at_once", "library_bytes", "read", "write"]
 

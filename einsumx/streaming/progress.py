@@ -19,7 +19,7 @@ from einsumx.streaming.blocks import Box, box_size
 from einsumx.streaming.writers import Target
 
 if TYPE_CHECKING:
-    from einsumx.streaming.journal import Journal
+    from einsumx.blocked.journal import Journal
 
 __all__ = ["Ledger", "reported"]
 

@@ -12,15 +12,15 @@ from einsumx.adapters.staging import Ring
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.ir.program import Operand
-from einsumx.runtime.maps import mapping
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import stored_operand
+from einsumx.storage.maps import mapping
+from einsumx.storage.page_cache import give_back, will_need
+from einsumx.storage.reopened import ReopenedArray
+from einsumx.storage.stores import is_remote
 from einsumx.streaming.blocks import Box, box_size
-from einsumx.streaming.page_cache import give_back, will_need
 from einsumx.streaming.pieces import read
-from einsumx.streaming.reopened import ReopenedArray
-from einsumx.streaming.stores import is_remote
 
 __all__ = ["Source", "framework_of", "is_host", "is_host_array", "sources"]
 

@@ -25,7 +25,7 @@ from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log, warn
-from einsumx.runtime.calibration import traits_in
+from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.limits import Progress
 from einsumx.runtime.prepare import (
     accumulator,
@@ -37,9 +37,9 @@ from einsumx.runtime.prepare import (
 )
 from einsumx.runtime.request import Contraction, Options, Request
 from einsumx.runtime.results import result_order
-from einsumx.streaming.array_files import check_whole, stored_name
+from einsumx.storage.array_files import check_whole, stored_name
+from einsumx.storage.page_cache import give_back
 from einsumx.streaming.blocks import BlockIndex, Blocks, compute
-from einsumx.streaming.page_cache import give_back
 from einsumx.streaming.pieces import bytes_at_once, library_bytes
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
@@ -49,20 +49,20 @@ from einsumx.streaming.writers import Output
 
 if TYPE_CHECKING:
     from einsumx.blocked import derivatives
+    from einsumx.blocked import journal as journals
     from einsumx.blocked.derivatives import Passes
+    from einsumx.blocked.journal import Journal
     from einsumx.streaming import devices as several
     from einsumx.streaming import executors
     from einsumx.streaming import fingerprints as prints
-    from einsumx.streaming import journal as journals
     from einsumx.streaming.devices import Devices
     from einsumx.streaming.executors import WorkerPool
-    from einsumx.streaming.journal import Journal
 else:
     derivatives = LazyModule("einsumx.blocked.derivatives")
     executors = LazyModule("einsumx.streaming.executors")
     several = LazyModule("einsumx.streaming.devices")
     prints = LazyModule("einsumx.streaming.fingerprints")
-    journals = LazyModule("einsumx.streaming.journal")
+    journals = LazyModule("einsumx.blocked.journal")
 
 __all__ = ["Limited", "check_resumable", "plan_within", "run_blocked", "run_blocks"]
 

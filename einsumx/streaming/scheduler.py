@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BlockError, excerpt
+from einsumx.host.threads import sharing
 from einsumx.runtime.limits import Progress
-from einsumx.runtime.threads import sharing
 from einsumx.streaming.blocks import BlockIndex, Blocks, Box, compute
 from einsumx.streaming.progress import reported
 from einsumx.streaming.readers import Source

@@ -17,15 +17,15 @@ from weakref import finalize
 
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, shown
+from einsumx.host import files
+from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
 from einsumx.ir.layout import contiguous
-from einsumx.runtime import files
-from einsumx.runtime.maps import mapping
-from einsumx.runtime.memory import free_host_bytes
-from einsumx.streaming.array_files import is_dataset, reserve
+from einsumx.storage.array_files import is_dataset, reserve
+from einsumx.storage.maps import mapping
+from einsumx.storage.reopened import ReopenedArray, opener_name
+from einsumx.storage.stores import is_of, location_of, place_of
 from einsumx.streaming.readers import Source
-from einsumx.streaming.reopened import ReopenedArray, opener_name
-from einsumx.streaming.stores import is_of, location_of, place_of
 
 __all__ = ["Mapped", "Opened", "SharedOperand", "SharedOperands", "Zarr", "file_of", "shared_file", "zarr_of"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.errors import EinsumxError
-from einsumx.runtime.threads import sharing
+from einsumx.host.threads import sharing
 from einsumx.streaming.blocks import Blocks, Box, compute
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import Opened, Zarr

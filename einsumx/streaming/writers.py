@@ -19,15 +19,15 @@ from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import SizedEquation
 from einsumx.runtime.factors import Factors, check_kinds, common_dtype
-from einsumx.runtime.maps import mapping
 from einsumx.runtime.results import check_out_dtype
 from einsumx.runtime.stored import host_array
+from einsumx.storage.aliases import in_one_place
+from einsumx.storage.array_files import reserve, sync
+from einsumx.storage.maps import mapping
+from einsumx.storage.reopened import opened_here
 from einsumx.streaming import pieces
-from einsumx.streaming.aliases import in_one_place
-from einsumx.streaming.array_files import reserve, sync
 from einsumx.streaming.blocks import Box, box_size, difference
 from einsumx.streaming.readers import is_host, is_host_array
-from einsumx.streaming.reopened import opened_here
 
 if TYPE_CHECKING:
     from einsumx.streaming import fingerprints, worker_writes

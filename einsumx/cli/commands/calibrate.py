@@ -13,7 +13,7 @@ from einsumx.adapters.registry import backends, get_backend
 from einsumx.cli.arguments import add_import, add_output
 from einsumx.cli.output import console, plain_table, print_json, progress, rate_text, require_rich
 from einsumx.cli.rate_measurement import Calibration, calibrate
-from einsumx.runtime.environment import cache_folder
+from einsumx.host.environment import cache_folder
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 

@@ -39,8 +39,8 @@ from einsumx.cli.side_by_side import (
     make_trial,
 )
 from einsumx.errors import EinsumxError
+from einsumx.host.threads import core_count
 from einsumx.runtime.prepare import sized_equation
-from einsumx.runtime.threads import core_count
 from einsumx.terminal import three_digits, timing
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import BUILTIN
 from einsumx.cli.output import page_url, source_url
 from einsumx.errors import EinsumxError, shown
-from einsumx.runtime.files import write_text
+from einsumx.host.files import write_text
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "package_files", "run"]
 

@@ -12,8 +12,8 @@ from einsumx.cli.arguments import add_density, add_import, add_output, add_probl
 from einsumx.cli.op_times import OpProfile, Profile, profile
 from einsumx.cli.output import console, cores_text, plain_table, print_json, progress, require_rich, shapes_text
 from einsumx.cli.side_by_side import Problem
+from einsumx.host.threads import core_count
 from einsumx.ir.text import quantity
-from einsumx.runtime.threads import core_count
 from einsumx.terminal import timing
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "print_profile", "run"]

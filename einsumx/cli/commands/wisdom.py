@@ -15,13 +15,13 @@ from einsumx.adapters.registry import get_backend
 from einsumx.cli.arguments import add_output
 from einsumx.cli.output import console, plain_table, print_json, rate_text, require_rich, shapes_text
 from einsumx.errors import EinsumxError, shown, visible
+from einsumx.host.environment import cache_folder
+from einsumx.host.files import read_text, write_text
 from einsumx.ir.strict import parse
-from einsumx.runtime import store
-from einsumx.runtime.calibration import read_rates
-from einsumx.runtime.environment import cache_folder
-from einsumx.runtime.files import read_text, write_text
-from einsumx.runtime.findings import Finding, read_finding
-from einsumx.runtime.store import Origin, Row, Table
+from einsumx.measuring import store
+from einsumx.measuring.calibration import read_rates
+from einsumx.measuring.findings import Finding, read_finding
+from einsumx.measuring.store import Origin, Row, Table
 from einsumx.terminal import timing
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]

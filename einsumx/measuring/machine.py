@@ -15,8 +15,8 @@ from statistics import median
 from time import process_time
 from typing import NamedTuple
 
-from einsumx.runtime.files import system_text
-from einsumx.runtime.threads import core_count
+from einsumx.host.files import system_text
+from einsumx.host.threads import core_count
 
 __all__ = ["CpuTimes", "Watch", "cpu_times", "disturbances", "scatter", "watched"]
 

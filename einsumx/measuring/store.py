@@ -21,9 +21,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter
 from einsumx.errors import shown
+from einsumx.host.environment import has_store, store_path
+from einsumx.host.files import system_text
 from einsumx.imports import LazyModule, imported
-from einsumx.runtime.environment import has_store, store_path
-from einsumx.runtime.files import system_text
 
 __all__ = ["MOST_ROWS", "Origin", "Reader", "Row", "Table", "check_row", "fits", "origin_of", "read", "remove", "write"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.errors import BackendError
-from einsumx.runtime.maps import bytes_of_file, mapped_at, mapping
-from einsumx.streaming.stores import folder_of, is_of, is_remote, place_of
+from einsumx.storage.maps import bytes_of_file, mapped_at, mapping
+from einsumx.storage.stores import folder_of, is_of, is_remote, place_of
 
 __all__ = [
     "all_files",

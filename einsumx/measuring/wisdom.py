@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from einsumx.host.environment import has_store, switch
 from einsumx.imports import LazyModule
-from einsumx.runtime.effort import is_frozen
-from einsumx.runtime.environment import has_store, switch
+from einsumx.measuring.effort import is_frozen
 
 if TYPE_CHECKING:
     from einsumx import log as logs
     from einsumx.adapters.base import Adapter
     from einsumx.ir.bind import SizedEquation
-    from einsumx.runtime import findings, store, wisdom_keys
-    from einsumx.runtime.findings import Finding
+    from einsumx.measuring import findings, store, wisdom_keys
+    from einsumx.measuring.findings import Finding
 else:
-    findings, store = LazyModule("einsumx.runtime.findings"), LazyModule("einsumx.runtime.store")
-    wisdom_keys = LazyModule("einsumx.runtime.wisdom_keys")  # most processes have no wisdom
+    findings, store = LazyModule("einsumx.measuring.findings"), LazyModule("einsumx.measuring.store")
+    wisdom_keys = LazyModule("einsumx.measuring.wisdom_keys")  # most processes have no wisdom
     logs = LazyModule("einsumx.log")
 
 __all__ = ["find", "may_have", "record"]
@@ -78,7 +78,7 @@ def find(adapter: Adapter, device: str, key: str) -> Finding | None:
     Args:
         adapter: the backend's.
         device: where the operands are; empty for the default, which looks for the CPU's too.
-        key: from :func:`einsumx.runtime.wisdom_keys.key_of`.
+        key: from :func:`einsumx.measuring.wisdom_keys.key_of`.
     """
     for known in _places(adapter, device):
         finding = known.found.get(key)

@@ -17,16 +17,16 @@ from einsumx.adapters.gpus import gpu_rates
 from einsumx.adapters.rates import Rates, is_rate
 from einsumx.adapters.traits import Traits
 from einsumx.errors import shown
+from einsumx.host.environment import has_store
+from einsumx.host.threads import get_num_threads
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
-from einsumx.runtime.environment import has_store
-from einsumx.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
     from einsumx.ir import strict
-    from einsumx.runtime import store
+    from einsumx.measuring import store
 else:
-    store = LazyModule("einsumx.runtime.store")  # most processes have no rates
+    store = LazyModule("einsumx.measuring.store")  # most processes have no rates
     strict = LazyModule("einsumx.ir.strict")
 
 __all__ = ["calibrated", "check_rates", "declared", "read_rates", "store_rates", "traits_in"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import JournalError, excerpt, shown
-from einsumx.runtime import files
+from einsumx.host import files
 
 __all__ = ["Journal"]
 

@@ -24,19 +24,16 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from einsumx.caches import when_cleared
 from einsumx.errors import shown
+from einsumx.host.environment import variable
+from einsumx.host.free_memory import bytes_in, counts_idle_memory
 from einsumx.imports import LazyModule
-from einsumx.runtime.caches import when_cleared
-from einsumx.runtime.environment import variable
-from einsumx.runtime.memory import counts_idle_memory
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from einsumx.runtime import limits
 else:
-    limits = LazyModule("einsumx.runtime.limits")
     np = LazyModule("numpy")
 
 __all__ = ["MemoryPoolInfo", "empty", "is_large", "memory", "memory_pool_info", "release", "set_memory_pool", "unused"]
@@ -248,7 +245,7 @@ def set_memory_pool(size: int | str) -> None:
     """
     size = as_python(size)
     if isinstance(size, str):
-        bound = limits.bytes_in(size)
+        bound = bytes_in(size)
         if bound is None:
             raise ValueError(
                 f"the size of the memory pool is {shown(size)}, which is no amount of memory; write '1GiB', '500MB', "
@@ -278,13 +275,9 @@ def _bound() -> int:
     return _default() if _pool.bound is None else _pool.bound
 
 
-def _bytes_in(text: str) -> int | None:
-    return limits.bytes_in(text)
-
-
 @lru_cache(maxsize=1)
 def _default() -> int:
-    size = variable(_ENVIRONMENT, _bytes_in, "an amount of memory such as 1GiB, 500MB, or bytes")
+    size = variable(_ENVIRONMENT, bytes_in, "an amount of memory such as 1GiB, 500MB, or bytes")
     return _DEFAULT if size is None else size
 
 

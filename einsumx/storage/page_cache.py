@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from einsumx.runtime.maps import addresses, mapping
+from einsumx.storage.maps import addresses, mapping
 
 __all__ = ["give_back", "will_need"]
 

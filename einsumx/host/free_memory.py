@@ -1,16 +1,18 @@
-"""How much memory of the machine is free."""
+"""How much memory of the machine is free, and amounts of memory as text."""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from einsumx.host.files import system_text
 from einsumx.imports import imported
-from einsumx.runtime.files import system_text
 
-__all__ = ["counts_idle_memory", "free_host_bytes"]
+__all__ = ["UNLIMITED", "bytes_in", "counts_idle_memory", "free_host_bytes"]
 
 _ROOT = Path("/")
 
@@ -109,3 +111,29 @@ def _left_in_space() -> int | None:
         return None
     text = system_text(_ROOT / "proc/self/statm")
     return None if text is None else int(limit - int(text.split()[0]) * resource.getpagesize())
+
+
+# -- amounts --------------------------------------------------------------------------------------------------------
+
+UNLIMITED = sys.maxsize
+"""Larger limits, infinity among them, count as this many bytes, more than any machine has."""
+
+_UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{binary}b": (1024 if binary else 1000) ** power
+    for power, prefix in enumerate("kmgtp", 1)
+    for binary in ("i", "")
+}
+
+
+def bytes_in(text: str) -> int | None:
+    """The bytes in a text such as ``"8GiB"``; None if it is no amount of memory.
+
+    >>> bytes_in("8GiB"), bytes_in("0"), bytes_in("8 apples")
+    (8589934592, 0, None)
+    """
+    parts = re.fullmatch(r"\s*(\d{1,30})(?:\.(\d{0,30}))?\s*([a-zA-Z]{0,3})\s*", text)
+    if parts is None or parts[3].lower() not in _UNITS:
+        return None
+    decimals = parts[2] or ""
+    nbytes: int = int(parts[1] + decimals) * _UNITS[parts[3].lower()] // 10 ** len(decimals)
+    return min(nbytes, UNLIMITED)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.imports import imported
-from einsumx.runtime.maps import inode_of, is_array, region, share_file
-from einsumx.streaming.array_files import is_dataset
-from einsumx.streaming.stores import is_of, place_of
+from einsumx.storage.array_files import is_dataset
+from einsumx.storage.maps import inode_of, is_array, region, share_file
+from einsumx.storage.stores import is_of, place_of
 
 __all__ = ["in_one_place"]
 

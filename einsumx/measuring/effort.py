@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
-    from einsumx.runtime import environment
+    from einsumx.host import environment
 else:
-    environment = LazyModule("einsumx.runtime.environment")
+    environment = LazyModule("einsumx.host.environment")
 
 __all__ = ["Effort", "effort", "freeze", "get_effort", "is_frozen", "set_effort"]
 

@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.measuring import effort
+from einsumx.measuring.steady import rest
 from einsumx.planner.selection import Selection
-from einsumx.runtime import effort
-from einsumx.runtime.steady import rest
 
 __all__ = ["MARGIN", "Attempt", "Trials", "combined", "winner"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from einsumx.host.threads import get_num_threads
 from einsumx.ir.layout import layout_pattern, pattern_strides
 from einsumx.ir.parse import symbol
 from einsumx.ir.sizes import is_known
 from einsumx.planner.path import size_class
-from einsumx.runtime.threads import get_num_threads
 
 if TYPE_CHECKING:
     from einsumx.ir.bind import SizedEquation

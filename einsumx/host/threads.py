@@ -16,11 +16,11 @@ from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+from einsumx.caches import cache_clear
+from einsumx.host.blas import Blas, Library, change, libraries, limit
+from einsumx.host.environment import variable
+from einsumx.host.files import system_text
 from einsumx.imports import imported
-from einsumx.runtime.blas import Blas, Library, change, libraries, limit
-from einsumx.runtime.caches import cache_clear
-from einsumx.runtime.environment import variable
-from einsumx.runtime.files import system_text
 
 __all__ = ["alone", "core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
 

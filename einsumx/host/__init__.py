@@ -1,0 +1,1 @@
+"""The process and its machine: threads, BLAS, memory, environment variables."""
