@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,3 +64,14 @@ def test_an_import_that_does_not_is_noticed(planted: str, package: Path) -> None
     status, text = lint(package)
     assert status == 1, text
     assert f".{Path(name).stem} " in text
+
+
+def test_every_module_that_is_imported_when_first_used_is_there() -> None:
+    missing = []
+    for file in (file for folder in ("einsumx", "backends", "conformance") for file in (ROOT / folder).rglob("*.py")):
+        for name in re.findall(r'(?:LazyModule|imported)\("(einsumx\.[\w.]+)"\)', file.read_text(encoding="utf-8")):
+            parts = name.split(".")
+            path = ROOT.joinpath(*(parts[1:] if parts[1] in ("backends", "conformance") else parts))
+            if not (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()):
+                missing.append(f"{file.name}: {name}")
+    assert missing == []

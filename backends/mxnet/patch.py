@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache, partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from warnings import warn
 
 from einsumx.adapters import hooks
@@ -12,12 +12,6 @@ from einsumx.adapters.replacement import Function, Name, as_error_of
 from einsumx.backends.mxnet.importing import load
 from einsumx.backends.mxnet.tracing import UnknownRankError, with_known_inputs
 from einsumx.errors import EinsumxError, shown
-from einsumx.imports import LazyModule
-
-if TYPE_CHECKING:
-    from einsumx.backends.mxnet import errors
-else:
-    errors = LazyModule("einsumx.backends.mxnet.errors")
 
 __all__ = ["as_mxnet_error", "names"]
 
@@ -48,11 +42,11 @@ def _replacing(native: Function, operand: type) -> Function:
             return hooks.einsum(*operands)
         except UnknownRankError as error:
             if not isinstance(operands[0], str) or not set(options) <= {"optimize", "out"}:
-                raise errors.as_mxnet_error(error) from None
+                raise as_mxnet_error(error) from None
             _say_native(operands[0])
             return native(*operands, **options)
         except EinsumxError as error:
-            raise errors.as_mxnet_error(error) from error.__cause__
+            raise as_mxnet_error(error) from error.__cause__
 
     return function
 
