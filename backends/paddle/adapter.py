@@ -26,7 +26,8 @@ from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, T
 from einsumx.ir.program import Operand
 
 if TYPE_CHECKING:
-    from einsumx.backends.paddle import gradients, patch
+    import einsumx.backends.paddle.gradients as gradients
+    import einsumx.backends.paddle.patch as patch
 else:
     gradients = LazyModule("einsumx.backends.paddle.gradients")
     patch = LazyModule("einsumx.backends.paddle.patch")
@@ -259,7 +260,7 @@ class PaddleAdapter(Adapter):
 
     @cached_property
     def gradients(self) -> Gradients:
-        return gradients.TensorGradients()
+        return gradients.PaddleGradients()
 
     # -- blocks -----------------------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ from einsumx.adapters.facets import Gradients
 from einsumx.adapters.recorded import RecordedArray
 from einsumx.adapters.typing import Array, Recorded
 
-__all__ = ["TensorGradients"]
+__all__ = ["PaddleGradients"]
 
 paddle: Any = import_module("paddle")
 
 
-class TensorGradients(Gradients):
+class PaddleGradients(Gradients):
     """Gradients of tensors."""
 
     def needed(self, array: Array) -> bool:
@@ -27,13 +27,13 @@ class TensorGradients(Gradients):
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        return _RecordedTensor(call, run).recorded([*operands, None])
+        return _RecordedPaddle(call, run).recorded([*operands, None])
 
     def embed_diagonal(self, array: Array) -> Array:
         return paddle.diag_embed(array)
 
 
-class _RecordedTensor(RecordedArray):
+class _RecordedPaddle(RecordedArray):
     """A tensor that autograd records."""
 
     def recorded(self, arrays: Sequence[Any]) -> Array:
@@ -51,7 +51,7 @@ class _RecordedTensor(RecordedArray):
 
 class _WithinLayer(paddle.autograd.PyLayer):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, tensor: _RecordedTensor, *arrays: Any) -> Array:
+    def forward(ctx: Any, tensor: _RecordedPaddle, *arrays: Any) -> Array:
         ctx.tensor, ctx.arrays = tensor, arrays
         result = tensor.value(arrays)
         return paddle.assign(result) if any(result is array for array in arrays) else result

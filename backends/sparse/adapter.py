@@ -21,7 +21,7 @@ from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
 
 if TYPE_CHECKING:
-    from einsumx.backends.sparse import kernels
+    import einsumx.backends.sparse.kernels as kernels
 else:
     kernels = LazyModule("einsumx.backends.sparse.kernels")
 

@@ -25,7 +25,8 @@ from einsumx.ir.program import Operand
 from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
-    from einsumx.backends.tensorflow import gradients, patch
+    import einsumx.backends.tensorflow.gradients as gradients
+    import einsumx.backends.tensorflow.patch as patch
 else:
     gradients = LazyModule("einsumx.backends.tensorflow.gradients")
     patch = LazyModule("einsumx.backends.tensorflow.patch")
@@ -492,7 +493,7 @@ class TensorflowAdapter(Adapter):
 
     @cached_property
     def gradients(self) -> Gradients:
-        return gradients.TensorGradients()
+        return gradients.TensorflowGradients()
 
     # -- einsumx behind TensorFlow's own name -------------------------------------------------------------
 

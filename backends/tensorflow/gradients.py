@@ -14,14 +14,14 @@ from einsumx.adapters.recorded import RecordedArray
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import kind
 
-__all__ = ["TensorGradients"]
+__all__ = ["TensorflowGradients"]
 
 tf: Any = import_module("tensorflow")
 record: Any = import_module("tensorflow.python.eager.record")
 """No public name tells whether a tape watches a tensor."""
 
 
-class TensorGradients(Gradients):
+class TensorflowGradients(Gradients):
     """Gradients of tensors."""
 
     def needed(self, array: Array) -> bool:
@@ -30,13 +30,13 @@ class TensorGradients(Gradients):
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        return _RecordedTensor(call, run).recorded([*operands, None])
+        return _RecordedTensorflow(call, run).recorded([*operands, None])
 
     def embed_diagonal(self, array: Array) -> Array:
         return tf.linalg.diag(array)
 
 
-class _RecordedTensor(RecordedArray):
+class _RecordedTensorflow(RecordedArray):
     """A tensor that a tape records."""
 
     def recorded(self, arrays: Sequence[Any]) -> Array:

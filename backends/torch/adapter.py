@@ -43,7 +43,9 @@ from einsumx.ir.sizes import is_known
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from einsumx.backends.torch import cuda, gradients, patch
+    import einsumx.backends.torch.cuda as cuda
+    import einsumx.backends.torch.gradients as gradients
+    import einsumx.backends.torch.patch as patch
 else:
     gradients = LazyModule("einsumx.backends.torch.gradients")
     patch = LazyModule("einsumx.backends.torch.patch")
@@ -159,7 +161,7 @@ class TorchAdapter(Adapter):
 
     @cached_property
     def gradients(self) -> Gradients:
-        return gradients.TensorGradients()
+        return gradients.TorchGradients()
 
     # -- describing tensors -----------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ from einsumx.adapters.facets import Gradients
 from einsumx.adapters.recorded import RecordedArray
 from einsumx.adapters.typing import Array, Recorded
 
-__all__ = ["TensorGradients"]
+__all__ = ["TorchGradients"]
 
 torch: Any = import_module("torch")
 
 
-class TensorGradients(Gradients):
+class TorchGradients(Gradients):
     """Gradients of tensors."""
 
     def needed(self, array: Array) -> bool:
@@ -27,13 +27,13 @@ class TensorGradients(Gradients):
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
     ) -> Array:
-        return _RecordedTensor(call, run).recorded([*operands, None])
+        return _RecordedTorch(call, run).recorded([*operands, None])
 
     def embed_diagonal(self, array: Array) -> Array:
         return torch.diag_embed(array)
 
 
-class _RecordedTensor(RecordedArray):
+class _RecordedTorch(RecordedArray):
     """A tensor that autograd records."""
 
     def recorded(self, arrays: Sequence[Any]) -> Array:
@@ -58,7 +58,7 @@ class _Within(torch.autograd.Function):  # type: ignore[misc]
     """Computes a tensor, and saves only the arrays that derivatives need."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: _RecordedTensor, *arrays: Any) -> Array:
+    def forward(ctx: Any, tensor: _RecordedTorch, *arrays: Any) -> Array:
         needed = ctx.needs_input_grad[1:]
         ctx.tensor = tensor
         ctx.arrays = list(arrays)  # without the tensors, which torch saves
