@@ -13,10 +13,12 @@ from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, SizeError, shown
-from einsumx.imports import imported
+from einsumx.imports import LazyModule
 from einsumx.ir.program import Operand
 
 __all__ = ["Arrays"]
+
+np: Any = LazyModule("numpy")
 
 
 class Arrays:
@@ -203,4 +205,4 @@ class Arrays:
 
     def to_numpy(self, array: Array) -> Any:
         """The values of ``array`` as a NumPy array."""
-        return imported("numpy").asarray(array)
+        return np.asarray(array)

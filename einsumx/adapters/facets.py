@@ -16,7 +16,7 @@ from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.errors import BackendError, EinsumxError, shown
-from einsumx.imports import imported
+from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,6 +36,8 @@ __all__ = [
     "Transfers",
     "Updates",
 ]
+
+np: Any = LazyModule("numpy")
 
 
 class Results(Arrays):
@@ -202,7 +204,6 @@ class Updates(BlockAccess, Results, Primitives):
 
     def number(self, value: Any, dtype: str, like: Array) -> Array:
         """A number as an array of ``dtype`` that broadcasts with ``like``, on the same device."""
-        np = imported("numpy")
         host = {"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)  # dtypes that NumPy lacks
         with np.errstate(all="ignore"):
             array = np.full((1,) * len(like.shape), value, host)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from einsumx.adapters.arrays import Arrays
 from einsumx.adapters.replacement import own
 from einsumx.adapters.typing import Array
-from einsumx.imports import imported
+from einsumx.imports import LazyModule
 
 __all__ = ["Primitives"]
+
+np: Any = LazyModule("numpy")
 
 
 class Primitives(Arrays):
@@ -63,7 +66,7 @@ class Primitives(Arrays):
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         """Zeros on the device of ``arrays``, with zeros as gradients: the result if a summed label has size 0."""
-        array = self.from_numpy(imported("numpy").zeros(shape, "float32"), self.device(arrays[0]))
+        array = self.from_numpy(np.zeros(shape, "float32"), self.device(arrays[0]))
         return self.cast(array, dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:

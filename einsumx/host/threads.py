@@ -20,9 +20,11 @@ from einsumx.caches import cache_clear
 from einsumx.host.blas import Blas, Library, change, libraries, limit
 from einsumx.host.environment import variable
 from einsumx.host.files import system_text
-from einsumx.imports import imported
+from einsumx.imports import LazyModule
 
 __all__ = ["alone", "core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
+
+np: Any = LazyModule("numpy")
 
 Job: TypeAlias = Callable[[], object]
 
@@ -129,7 +131,7 @@ def _blas() -> Blas:
 
 @lru_cache(maxsize=1)
 def _detected_blas() -> Blas:
-    imported("numpy")  # loads its BLAS
+    np.ndarray  # noqa: B018  # loads its BLAS
     # A library built for fewer threads than there are CPUs looks limited, and the pool follows it.
     configured = [number for number in map(_from_environment, _ENVIRONMENT[1:]) if number is not None]
     return Blas(libraries("blas"), min([*configured, len(_cpus())]))
@@ -225,13 +227,11 @@ class _Pool:
                 self._workers += 1
 
     def _serve(self) -> None:
-        import numpy
-
         if hasattr(os, "sched_setaffinity"):
             with suppress(OSError):  # a thread starts with the CPUs of its caller, who may be bound to one
                 os.sched_setaffinity(0, _cpus())
         # Unlike ufuncs, numpy.einsum does not warn of infinities and nan; the error state is per thread.
-        numpy.seterr(all="ignore")
+        np.seterr(all="ignore")
         _blas().settle_worker()
         next_call = self._calls.get
         while True:
