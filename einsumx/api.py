@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from einsumx import plans, tuning
     from einsumx.adapters.base import Adapter, Array
+    from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
     from einsumx.blocked import plan as blocked_plan
@@ -56,6 +57,7 @@ else:
     described = LazyModule("einsumx.runtime.shapes")
     stored_arrays = LazyModule("einsumx.runtime.stored")
     streaming_run = LazyModule("einsumx.streaming.run")
+    scaled = LazyModule("einsumx.algebra.scaled")
 
 __all__ = ["Order", "addeinsum", "computed", "einsum", "einsum_frexp", "einsum_path", "in_semiring", "plan", "planned"]
 
@@ -221,9 +223,7 @@ def _of_frexp(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
     """The translation of :func:`einsum_frexp` for the cache of calls."""
     if not _FREXP_KEYWORDS.issuperset(options):
         raise Uncacheable
-    from einsumx.algebra.scaled import SCALED
-
-    return {**options, "algebra": SCALED}
+    return {**options, "algebra": scaled.SCALED}
 
 
 _FREXP_KEYWORDS = frozenset({"dtype", "accumulate", "order", "casting", "optimize", "backend", "memory_limit"})
@@ -261,11 +261,9 @@ def einsum_frexp(
     >>> float(np.log10(mantissa[1]) + exponent * np.log10(2)).__round__(3)
     600.903
     """
-    from einsumx.algebra.scaled import SCALED
-
     written, inputs = split(operands)
     keywords = None, dtype, accumulate, order, casting, optimize, backend, memory_limit
-    return computed(Request(written, inputs, *keywords, algebra=SCALED))  # type: ignore[no-any-return]
+    return computed(Request(written, inputs, *keywords, algebra=scaled.SCALED))  # type: ignore[no-any-return]
 
 
 if not TYPE_CHECKING:
