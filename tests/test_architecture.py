@@ -20,7 +20,7 @@ LINT = "from importlinter.cli import lint_imports_command; lint_imports_command(
 
 UPWARD = {
     "at the top": ("ir/parse.py", "import einsumx.planner.path\n"),
-    "in a function": ("adapters/base.py", "def later():\n    from einsumx.runtime import threads\n"),
+    "in a function": ("adapters/base.py", "def later():\n    from einsumx.host import threads\n"),
     "for types": ("blocked/stages.py", "if TYPE_CHECKING:\n    from einsumx.streaming.run import run_plan\n"),
     "of a neighbour": ("render/svg.py", "import einsumx.streaming.progress\n"),
     "of a backend": ("backends/jax/adapter.py", "def later():\n    from einsumx import api\n"),

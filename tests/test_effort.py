@@ -30,7 +30,7 @@ def unset(monkeypatch):
 
 def fresh(code, **variables):
     """What a fresh interpreter prints."""
-    return printed(f"import einsumx; from einsumx.runtime import effort; {code}", **variables).strip()
+    return printed(f"import einsumx; from einsumx.measuring import effort; {code}", **variables).strip()
 
 
 # -- whose setting counts -------------------------------------------------------------------------------------------
