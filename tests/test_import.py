@@ -18,8 +18,8 @@ NEVER_FOR_A_PRODUCT = (
 """Packages and modules that a small product of NumPy arrays has no use for."""
 
 NEVER_AT_IMPORT = (
-    *NEVER_FOR_A_PRODUCT, "einsumx.adapters.base", "einsumx.ir", "einsumx.planner.lower", "heapq", "logging", "mmap",
-    "queue", "shutil",
+    *NEVER_FOR_A_PRODUCT, "einsumx.adapters.base", "einsumx.ir.ops", "einsumx.ir.parse", "einsumx.planner.lower",
+    "heapq", "logging", "mmap", "queue", "shutil",
 )  # fmt: skip
 """Other modules that ``import einsumx`` has no use for, if NumPy has not loaded them."""
 

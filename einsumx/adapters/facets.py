@@ -323,7 +323,8 @@ class Semirings(Updates):
         products of matrices, if no sum underflows, and elements have values or the framework has branches.
 
         Args:
-            add, multiply: the functions of the semiring, which is not that of truth values.
+            add: the function of the semiring for sums, which is not that of truth values.
+            multiply: its function for products.
             lhs: shape of the first matrices; a batch axis of size 1 broadcasts.
             rhs: shape of the second ones.
             dtype: of both, and of the result.
