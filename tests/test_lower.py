@@ -275,3 +275,14 @@ def test_a_large_product_is_native_only_where_the_own_einsum_is_the_product():
 def test_traits_of_a_wrong_kind_are_errors(wrong, message):
     with pytest.raises(TypeError, match=message):
         Traits(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("equation", "inner", "first"), [("ia,ib->ab", 4, 1), ("ib,ia->ab", 4, 0), ("ia,ib->ab", 400, 0)]
+)
+def test_a_large_result_of_a_short_sum_is_computed_with_more_rows_than_columns(equation, inner, first):
+    sizes = {"a": 400, "b": 1000, "i": inner}
+    plan = einsumx.plan(equation, *(tuple(sizes[label] for label in term) for term in equation[:5].split(",")))
+    (product,) = ops_of(plan, Matmul)
+    rows = next(op.src for op in plan.ops if op.out == product.lhs)
+    assert rows == first

@@ -306,6 +306,11 @@ _TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
 """How often a BLAS reads the longer operand of a lopsided product once more, where the framework prefers it in order:
 on the left with its matrices turned or not, and on the right turned."""
 
+_WIDE_RESULT, _FEW_ROWS, _SHARED = 1.5, 32, 1 << 19
+"""How often such a BLAS writes a wide result once more, with more rows than a tile has, and more multiply-adds than it
+leaves to one thread: its threads share the rows of a tall result, and get into each other's way in those of a wide one.
+"""
+
 _SHORT_SUM = 64
 """The terms of a sum whose arithmetic hides half of that."""
 
@@ -401,8 +406,10 @@ class CostModel:
         if self._long_side == "either":
             return 0.0
         more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
-        elements = max(rows, cols) * inner
-        return more * elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
+        elements = more * max(rows, cols) * inner
+        if not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED:
+            elements += _WIDE_RESULT * rows * cols
+        return elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
 
     def is_long_sum(self, rows: int, cols: int, inner: int) -> bool:
         """Whether a product sums so many terms that its time depends on which matrices are transposed."""
