@@ -232,8 +232,9 @@ def times(report: Report) -> str:
     ratios = [row.ratio for row in rows if row.ratio is not None]
     if not ratios:
         raise RuntimeError("no contender has a time beside einsumx's")
-    table = Table(_title(report), *_cells(rows), f"Geometric mean of {len(ratios)}: {geometric_mean(ratios):.2f}.")
-    return f"{len(rows)} problems\n\n{table.markdown()}"
+    table = Table(_title(report), *_cells(rows))
+    mean = f"Geometric mean of {len(ratios)}: {geometric_mean(ratios):.2f}."
+    return f"{len(rows)} problems\n\n{table.markdown()}\n\n{mean}"
 
 
 def _title(report: Report) -> str:

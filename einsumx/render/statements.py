@@ -42,7 +42,9 @@ def statements(
     >>> statements([largest + Code("np").exp(a - largest)])
     ['x1 = np.max(a, axis=0)', 'return x1 + np.exp(a - x1)']
     """
-    every = {id(part): part for code in codes for part in (*code.inner(), code)}
+    every: dict[int, Code] = {}
+    for code in codes:
+        every.update((id(part), part) for part in (*code.inner(every), code))
     uses = Counter(id(part) for code in every.values() for part in code.parts)
     names = {key: "x99" for key, part in every.items() if part.works and uses[key] > 1}
     whole = set(map(id, codes))
@@ -85,9 +87,9 @@ def _commented(lines: list[str], notes: Iterable[str]) -> list[str]:
 def _with_deletions(made: Sequence[list[str]], names: Iterable[str]) -> list[str]:
     """The lines of statements, with deletions of variables after those that use them last; the last one is a return."""
     unused: dict[int, list[str]] = {}
+    last = {name: place for place, lines in enumerate(made) for name in re.findall(r"\bx\d+\b", "\n".join(lines))}
     for name in names:
-        last = max(place for place, lines in enumerate(made) if re.search(rf"\b{name}\b", "\n".join(lines)))
-        unused.setdefault(last, []).append(name)
+        unused.setdefault(last[name], []).append(name)
     lines = []
     for place, statement in enumerate(made):
         lines += statement
