@@ -10,10 +10,10 @@ from einsumx.conformance.results import Run, count_statuses, features_of, group_
 __all__ = ["markdown"]
 
 _ABOUT = (
-    "{cases} cases test what einsumx promises on every array library. Each element of a result is compared with its "
+    "{cases} cases test einsumx's promises on every array library. Each element of a result is compared with its "
     "exact value, within the bound on rounding. Generated on {days} by `python -m einsumx.conformance`. In einsumx's "
     "repository, `nox -s full` updates this page and [conformance.html](conformance.html), which has every case, "
-    "dtype and environment, and says what each feature is."
+    "dtype and environment, and describes each feature."
 )
 
 _LEGEND = (
