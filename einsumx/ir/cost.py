@@ -329,7 +329,7 @@ class CostModel:
     """How long an array call takes, in seconds.
 
     Lowering compares candidates with it before it writes their ops; blocking and ``einsumx profile`` price ops with it
-    (:func:`op_price`). docs/layouts.md explains the formulas.
+    (:func:`op_price`). docs/layouts.md lists their terms.
 
     Args:
         framework: its traits.
