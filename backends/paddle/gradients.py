@@ -5,32 +5,16 @@ This module imports Paddle, and is imported when autograd records the first such
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.facets import Gradients
-from einsumx.adapters.recorded import RecordedArray
-from einsumx.adapters.typing import Array, Recorded
+from einsumx.adapters.recorded import RecordedArray, RecordedGradients
+from einsumx.adapters.typing import Array
 
 __all__ = ["PaddleGradients"]
 
 paddle: Any = import_module("paddle")
-
-
-class PaddleGradients(Gradients):
-    """Gradients of tensors."""
-
-    def needed(self, array: Array) -> bool:
-        return not array.stop_gradient and bool(paddle.is_grad_enabled())
-
-    def recorded(
-        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
-    ) -> Array:
-        return _RecordedPaddle(call, run).recorded([*operands, None])
-
-    def embed_diagonal(self, array: Array) -> Array:
-        return paddle.diag_embed(array)
 
 
 class _RecordedPaddle(RecordedArray):
@@ -63,3 +47,15 @@ class _WithinLayer(paddle.autograd.PyLayer):  # type: ignore[misc]
         needed = [place for place in own if not ctx.arrays[place].stop_gradient]
         gradients = ctx.tensor.gradients(ctx.arrays, cotangent, needed)
         return tuple([gradients.get(place) for place in own])
+
+
+class PaddleGradients(RecordedGradients):
+    """Gradients of tensors."""
+
+    array = _RecordedPaddle
+
+    def needed(self, array: Array) -> bool:
+        return not array.stop_gradient and bool(paddle.is_grad_enabled())
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return paddle.diag_embed(array)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.facets import Gradients
-from einsumx.adapters.recorded import RecordedArray
-from einsumx.adapters.typing import Array, Recorded
+from einsumx.adapters.recorded import RecordedArray, RecordedGradients
+from einsumx.adapters.typing import Array
 from einsumx.dtypes import kind
 
 __all__ = ["TensorflowGradients"]
@@ -19,21 +18,6 @@ __all__ = ["TensorflowGradients"]
 tf: Any = import_module("tensorflow")
 record: Any = import_module("tensorflow.python.eager.record")
 """No public name tells whether a tape watches a tensor."""
-
-
-class TensorflowGradients(Gradients):
-    """Gradients of tensors."""
-
-    def needed(self, array: Array) -> bool:
-        return bool(record.should_record_backprop([array]))
-
-    def recorded(
-        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
-    ) -> Array:
-        return _RecordedTensorflow(call, run).recorded([*operands, None])
-
-    def embed_diagonal(self, array: Array) -> Array:
-        return tf.linalg.diag(array)
 
 
 class _RecordedTensorflow(RecordedArray):
@@ -66,3 +50,15 @@ class _RecordedTensorflow(RecordedArray):
         if value.dtype.is_complex and kind(dtype) != "c":
             value = tf.math.real(value)
         return tf.cast(value, dtype)
+
+
+class TensorflowGradients(RecordedGradients):
+    """Gradients of tensors."""
+
+    array = _RecordedTensorflow
+
+    def needed(self, array: Array) -> bool:
+        return bool(record.should_record_backprop([array]))
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return tf.linalg.diag(array)

@@ -5,32 +5,16 @@ This module imports torch, and is imported when autograd records the first such 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.facets import Gradients
-from einsumx.adapters.recorded import RecordedArray
-from einsumx.adapters.typing import Array, Recorded
+from einsumx.adapters.recorded import RecordedArray, RecordedGradients
+from einsumx.adapters.typing import Array
 
 __all__ = ["TorchGradients"]
 
 torch: Any = import_module("torch")
-
-
-class TorchGradients(Gradients):
-    """Gradients of tensors."""
-
-    def needed(self, array: Array) -> bool:
-        return bool(array.requires_grad) and bool(torch.is_grad_enabled())
-
-    def recorded(
-        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
-    ) -> Array:
-        return _RecordedTorch(call, run).recorded([*operands, None])
-
-    def embed_diagonal(self, array: Array) -> Array:
-        return torch.diag_embed(array)
 
 
 class _RecordedTorch(RecordedArray):
@@ -79,3 +63,15 @@ class _Within(torch.autograd.Function):  # type: ignore[misc]
         places = [place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
         gradients = ctx.tensor.gradients(arrays, cotangent, places)
         return None, *(gradients.get(place) for place in range(len(arrays)))
+
+
+class TorchGradients(RecordedGradients):
+    """Gradients of tensors."""
+
+    array = _RecordedTorch
+
+    def needed(self, array: Array) -> bool:
+        return bool(array.requires_grad) and bool(torch.is_grad_enabled())
+
+    def embed_diagonal(self, array: Array) -> Array:
+        return torch.diag_embed(array)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
+from einsumx.adapters.facets import Gradients
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import itemsize
 
-__all__ = ["RecordedArray"]
+__all__ = ["RecordedArray", "RecordedGradients"]
 
 
 class RecordedArray(ABC):
@@ -76,6 +77,18 @@ class RecordedArray(ABC):
             if self._is_result:  # each gradient of a gradient has the whole limit
                 beside += prod(gradient.shape) * itemsize(self._call.dtype(place))
         return found
+
+
+class RecordedGradients(Gradients):
+    """Gradients of a framework that records arrays as functions with their own derivatives."""
+
+    array: type[RecordedArray]
+    """The framework's part."""
+
+    def recorded(
+        self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]
+    ) -> Array:
+        return self.array(call, run).recorded([*operands, None])
 
 
 def _conjugated_for(conjugated: Sequence[bool], place: int, other: int) -> list[bool]:

@@ -88,9 +88,11 @@ def lower(
         result = len(operands)
         calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
-        direct = None if names or accumulate is not None else direct_ops(equation, operands, traits, dtype)
-        problem = _Problem(equation, operands, path, traits, dtype, accumulate)
-        calls, result = direct or _lowered(problem, Choosing(names) if names else BY_COST)
+        lowered = None if names or accumulate is not None else direct_ops(equation, operands, traits, dtype)
+        if lowered is None:
+            problem = _Problem(equation, operands, path, traits, dtype, accumulate)
+            lowered = _lowered(problem, Choosing(names) if names else BY_COST)
+        calls, result = lowered
     shape = equation.shape
     return Program(
         equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, algebra,

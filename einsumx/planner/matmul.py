@@ -251,8 +251,8 @@ class _Search:
 
     def candidates(self, below: float) -> Iterator[Choice]:
         """Each candidate that can be the cheapest, and take less than so many seconds."""
-        least = inf if self._all or self._reads_packed else below
         is_bounded = not (self._all or self._reads_packed)
+        least = below if is_bounded else inf
         for axes in self._axes():
             bound = self._least_seconds(axes) if is_bounded else 0.0
             if bound >= least:
