@@ -79,6 +79,9 @@ class PaddleFramework(Framework):
         array.stop_gradient = False
         return array
 
+    def is_array(self, array: Any) -> bool:
+        return isinstance(array, self.xp.Tensor)  # which no value of a static graph is, not even the first array made
+
     def transformed(self, transform: str, function: Function) -> Function:
         # Without the whole graph, what Paddle cannot trace would run in dynamic mode.
         traced = self._traced(function)
