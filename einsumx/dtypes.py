@@ -7,7 +7,18 @@ from typing import Any, Literal, get_args
 
 from einsumx.errors import shown
 
-__all__ = ["NAMED", "Casting", "arithmetic", "can_cast", "check_casting", "itemsize", "kind", "name_of", "wrapped"]
+__all__ = [
+    "FLOATS",
+    "NAMED",
+    "Casting",
+    "arithmetic",
+    "can_cast",
+    "check_casting",
+    "itemsize",
+    "kind",
+    "name_of",
+    "wrapped",
+]
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _RULES: tuple[Casting, ...] = get_args(Casting)
@@ -27,6 +38,9 @@ _KNOWN: dict[str, tuple[str, int]] = {
     "complex128": ("c", 16),
     "complex256": ("c", 32),
 }
+FLOATS = frozenset(name for name, (kind, _) in _KNOWN.items() if kind in "fc")
+"""The names of real and complex floating-point dtypes."""
+
 NAMED = tuple(_KNOWN)
 """The names of all dtypes with numbers."""
 

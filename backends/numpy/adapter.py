@@ -289,7 +289,7 @@ class NumpyAdapter(Adapter):
         return array[()]
 
     def prepare(self, run: Run, program: Program) -> Run:
-        types = {operand.dtype for operand in program.operands}
+        types = set(map(attrgetter("dtype"), program.operands))
         called = set(map(type, program.ops))
         if "object" not in types and _LOUD.isdisjoint(called):
             return run
@@ -297,7 +297,7 @@ class NumpyAdapter(Adapter):
             types = set(slot_dtypes(program).values())
         if "object" in types:  # objects such as Decimal may use the caller's context
             return self._with_errstate(run)
-        return run if all(kind(dtype) not in "fc" for dtype in types) else self._quiet(run)
+        return run if {"f", "c"}.isdisjoint(map(kind, types)) else self._quiet(run)
 
     def _with_errstate(self, run: Run) -> Run:
         """``run`` without warnings."""

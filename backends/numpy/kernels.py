@@ -182,7 +182,9 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     is_slow = dtype not in _MULTIPLY_ADDS
     if len(lhs) == 2 and work <= _TINY and not is_slow:
         return np.ndarray.dot  # half of matmul's overhead
-    batch = broadcast(lhs[:-2], rhs[:-2])
+    batch = lhs[:-2]
+    if batch != rhs[:-2]:
+        batch = broadcast(batch, rhs[:-2])
     shape = (*batch, rows, cols)
     plain = _new(np.matmul, shape, dtype)
     if is_slow or not prod(shape) * inner or threads == "blas":

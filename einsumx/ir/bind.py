@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count
 from operator import index
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from einsumx.errors import SizeError, excerpt, shown
 from einsumx.ir.parse import SYMBOLS, Equation, Label, parse_text, symbol
@@ -17,8 +17,7 @@ __all__ = [
     "EllipsisAxis",
     "SizedEquation",
     "bind",
-    "bind_sublists",
-    "bind_text",
+    "bind_plain",
     "known_sizes",
     "label_names",
     "labels_of",
@@ -37,8 +36,7 @@ class EllipsisAxis:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class SizedEquation:
+class SizedEquation(NamedTuple):
     """An equation whose labels are numbers with sizes; the axes of an ellipsis have labels too.
 
     Attributes:
@@ -59,8 +57,7 @@ class SizedEquation:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the result."""
-        sizes = self.sizes
-        return tuple([sizes[label] for label in self.output])
+        return tuple(map(self.sizes.__getitem__, self.output))
 
     def carried(self, operand: int) -> tuple[int, ...]:
         """The labels of an operand's axes, without those of size 1 that broadcast."""
@@ -130,57 +127,49 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes), equation.named)
 
 
-def bind_text(text: str, shapes: Sequence[tuple[int, ...]]) -> SizedEquation | None:
-    """The same for an equation of ASCII letters; None for another one, and for a wrong one.
+def bind_plain(written: str | Sequence[Any], shapes: tuple[tuple[int, ...], ...]) -> SizedEquation | None:
+    """The same for an equation of ASCII letters, or for sublists of integers with an output.
 
-    >>> bind_text("ij,kj->ik", [(2, 3), (5, 3)]).sizes, bind_text("ba", [(2, 3)]).text
+    Returns:
+        None for another one, for one that does not fit the shapes, and if a size is unknown.
+
+    >>> bind_plain("ij,kj->ik", ((2, 3), (5, 3))).sizes, bind_plain("ba", ((2, 3),)).text
     ((2, 3, 5), 'ba->ab')
+    >>> bind_plain([[(7, 3), (3, 9)], (9, 7)], ((2, 3), (3, 5))).text
+    'ab,bc->ca'
     """
-    return _bound(*_lettered(text), shapes)
-
-
-def _bound(
-    text: str, inputs: tuple[tuple[int, ...], ...], output: tuple[int, ...], count: int,
-    shapes: Sequence[tuple[int, ...]],
-) -> SizedEquation | None:  # fmt: skip
-    """An equation of numbered labels with its sizes; None if it does not fit the shapes, or a size is unknown."""
+    text, inputs, output, many = _lettered(written) if isinstance(written, str) else _listed(*written)
     if len(inputs) != len(shapes) or not inputs:
         return None
     for labels, shape in zip(inputs, shapes):
         if len(labels) != len(shape) or Unknown in map(type, shape):
             return None
-    sizes = _sizes(inputs, shapes, count)
-    return None if sizes is None else SizedEquation(text, inputs, output, sizes, tuple(shapes), text)
+    sizes = _sizes(inputs, shapes, many)
+    return None if sizes is None else SizedEquation(text, inputs, output, sizes, shapes, text)
 
 
-def bind_sublists(
-    inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None, shapes: Sequence[tuple[int, ...]]
-) -> SizedEquation | None:
-    """The same for sublists of integers, with an output.
+_NumberedText: TypeAlias = tuple[str, tuple[tuple[int, ...], ...], tuple[int, ...], int]
+"""The text with its output, the numbers of the labels of each operand and of the result, and how many there are.
 
-    >>> bind_sublists([(7, 3), (3, 9)], (9, 7), [(2, 3), (3, 5)]).text
-    'ab,bc->ca'
-    """
-    numbers = {label: number for number, label in enumerate(dict.fromkeys(chain(*inputs)))}
+There are no operands if it is not plain.
+"""
+
+
+def _listed(inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None) -> _NumberedText:
+    numbers = dict(zip(dict.fromkeys(chain(*inputs)), count()))
     if output is None or set(map(type, chain(numbers, output))) != {int} or len(numbers) > len(SYMBOLS):
-        return None
+        return "", (), (), 0
     if len(set(output)) < len(output) or not numbers.keys() >= set(output):
-        return None
+        return "", (), (), 0
     number = numbers.__getitem__
     terms = tuple([tuple(map(number, labels)) for labels in inputs])
     letters = ["".join(map(SYMBOLS.__getitem__, labels)) for labels in terms]
     result = tuple(map(number, output))
-    return _bound(
-        f"{','.join(letters)}->{''.join(map(SYMBOLS.__getitem__, result))}", terms, result, len(numbers), shapes
-    )
+    return f"{','.join(letters)}->{''.join(map(SYMBOLS.__getitem__, result))}", terms, result, len(numbers)
 
 
 @lru_cache(maxsize=1024)
-def _lettered(text: str) -> tuple[str, tuple[tuple[int, ...], ...], tuple[int, ...], int]:
-    """The text with its output, the numbers of the labels of each operand and of the result, and how many there are.
-
-    There are no operands if it is not plain.
-    """
+def _lettered(text: str) -> _NumberedText:
     left, arrow, right = text.partition("->")
     letters = left.replace(",", "")
     if not (text.isascii() and letters.isalpha()):
@@ -188,7 +177,7 @@ def _lettered(text: str) -> tuple[str, tuple[tuple[int, ...], ...], tuple[int, .
     if not arrow:
         right = "".join(sorted([letter for letter in set(letters) if letters.count(letter) == 1]))
         text = f"{left}->{right}"
-    numbers = {letter: number for number, letter in enumerate(dict.fromkeys(letters))}
+    numbers = dict(zip(dict.fromkeys(letters), count()))
     if len(set(right)) < len(right) or not numbers.keys() >= set(right):
         return text, (), (), 0
     number = numbers.__getitem__

@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from einsumx.dtypes import arithmetic, itemsize, kind
+from einsumx.dtypes import FLOATS, arithmetic, itemsize, kind
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.fill import op_stored, work
@@ -32,6 +32,7 @@ __all__ = [
     "Speeds",
     "freed",
     "in_use",
+    "is_long_sum",
     "is_sweep",
     "last_uses",
     "layouts",
@@ -371,7 +372,7 @@ class CostModel:
         work = self._tiled(rows, cols, inner) * self._arithmetic / self._rates.gemm
         each = (work + self._moving(rows, cols, inner)) * (_INNER_BATCH if apart else 1)
         if self._is_strided:
-            if turned[0] and turned[1] and self.is_long_sum(rows, cols, inner):
+            if turned[0] and turned[1] and is_long_sum(rows, cols, inner):
                 each *= 1 + _BOTH_TURNED
             if rows > LOPSIDED * cols or cols > LOPSIDED * rows:
                 each += self._of_sides(rows, cols, inner, turned, each)
@@ -401,7 +402,7 @@ class CostModel:
         is_tall = rows > cols
         if self._long_side == "left":
             is_uneven = min(rows, cols) % _LANES > 0 and rows * cols * self._size < _FAR_ROWS
-            belongs_right = is_uneven or self.is_long_sum(rows, cols, inner)
+            belongs_right = is_uneven or is_long_sum(rows, cols, inner)
             return _WRONG_SIDE * seconds if is_tall == belongs_right else 0.0
         if self._long_side == "either":
             return 0.0
@@ -410,10 +411,6 @@ class CostModel:
         if not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED:
             elements += _WIDE_RESULT * rows * cols
         return elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
-
-    def is_long_sum(self, rows: int, cols: int, inner: int) -> bool:
-        """Whether a product sums so many terms that its time depends on which matrices are transposed."""
-        return inner > _LONG_SUM * max(rows, cols)
 
     def elementwise(self, *elements: int) -> float:
         """A multiplication or a sum that reads and writes arrays of so many elements."""
@@ -509,6 +506,11 @@ class Price(NamedTuple):
         return self.time(*[assumed(prod(amount)) for amount in self.amounts])
 
 
+def is_long_sum(rows: int, cols: int, inner: int) -> bool:
+    """Whether a product sums so many terms that its time depends on which matrices are transposed."""
+    return inner > _LONG_SUM * max(rows, cols)
+
+
 def relative_work(dtype: str, rates: Speeds) -> float:
     """The time of a multiply-add of a dtype in units of one of float32.
 
@@ -518,7 +520,7 @@ def relative_work(dtype: str, rates: Speeds) -> float:
     [0.125, 1.0, 2.0, 4.0, 8.0, 2.0]
     """
     parts, size = (4, itemsize(dtype) // 2) if kind(dtype) == "c" else (1, itemsize(dtype))
-    rate = {2: rates.half, 8: rates.double}.get(size, 0.0) if kind(dtype) in "fc" else 0.0
+    rate = {2: rates.half, 8: rates.double}.get(size, 0.0) if dtype in FLOATS else 0.0
     return parts * rates.gemm / rate if rate else arithmetic(dtype)
 
 

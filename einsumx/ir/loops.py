@@ -6,6 +6,7 @@ They are those of NumPy's iterator, which sorts axes by strides and merges axes 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TypeVar
 
 __all__ = ["natural_order", "outer_loops"]
@@ -47,7 +48,7 @@ def outer_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) 
 
 def _all_labels(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> list[_Label]:
     """The labels of the result, then those that are summed."""
-    return list(dict.fromkeys((*result, *(label for operand in operands for label in operand))))
+    return list(dict.fromkeys(chain(result, *operands)))
 
 
 def _loop_order(arrays: Sequence[Sequence[_Label]], labels: Sequence[_Label]) -> list[_Label]:
@@ -56,16 +57,17 @@ def _loop_order(arrays: Sequence[Sequence[_Label]], labels: Sequence[_Label]) ->
     A label goes inside of another if all arrays with both have it inside.
     """
     order: list[_Label] = []  # from the innermost
-    places = [{label: place for place, label in enumerate(array)} for array in arrays]
     for label in reversed(labels):
-        own = [place for place in places if label in place]
         at = len(order)
         for index in range(len(order) - 1, -1, -1):
-            other = order[index]
-            votes = [place[label] > place[other] for place in own if other in place]
-            if votes:
-                if not all(votes):
-                    break
+            other, is_inside, is_outside = order[index], False, False
+            for array in arrays:
+                if label in array and other in array:
+                    is_inside = is_inside or array.index(label) > array.index(other)
+                    is_outside = is_outside or array.index(label) < array.index(other)
+            if is_outside:
+                break
+            if is_inside:
                 at = index
         order.insert(at, label)
     return order[::-1]

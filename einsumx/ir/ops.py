@@ -282,7 +282,7 @@ class Transpose(_ViewOrCopy):
 
     def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
-        return tuple([shape[axis] for axis in self.axes]) if sorted(self.axes) == list(range(len(shape))) else None
+        return tuple(map(shape.__getitem__, self.axes)) if sorted(self.axes) == list(range(len(shape))) else None
 
     def result_strides(self, shape: Shape, strides: Strides) -> Strides:
         return None if self.reason else self.arranged(contiguous(shape) if strides is None else strides)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
-from einsumx.dtypes import kind
+from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel
+from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel, is_long_sum
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
@@ -25,6 +25,9 @@ __all__ = ["direct_ops", "direct_product", "may_be_one_einsum", "one_einsum", "p
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
+
+_TINY = 64
+"""The most multiply-adds of a product that is all overhead."""
 
 _CHEAP = 0.1
 """The most time of copies, relative to that of the product, with which no other way can be much faster."""
@@ -211,29 +214,31 @@ def direct_product(
     batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols = classes
     sizes, steps = lhs.sizes, matrices * inner * rows * cols
     is_small = steps <= _SMALL
-    is_matmul = contracted and dtype in traits.matmul_dtypes and kind(dtype) in "fc"
-    may_be_native = is_small and traits.rates.native and dtype in traits.native_dtypes
+    is_matmul = contracted and dtype in traits.matmul_dtypes and dtype in FLOATS
+    is_of_vectors = not (lhs_free or rhs_free)
+    may_be_native = (is_small or is_of_vectors) and traits.rates.native > 0 and dtype in traits.native_dtypes
     may_be_native = may_be_native and len(lhs.labels) + len(rhs_free) <= traits.native_max_labels
-    if may_be_native and (not is_matmul or len(lhs.labels) > 2 or len(rhs.labels) > 2):
+    if may_be_native and is_small and (not is_matmul or len(lhs.labels) > 2 or len(rhs.labels) > 2):
         last = [sizes[term.labels[-1]] for term in (lhs, rhs) if term.labels]
         if _is_tiny(steps, last, traits.rates):
             kept = (*batch, *lhs_free, *rhs_free)
             return _native(lhs, rhs, use.target(kept) or kept, slot)
     if not contracted and not (lhs_free and rhs_free and traits.outer_by_matmul):
         return _multiplied(lhs, rhs, use, slot)
-    if not is_matmul or (batch and not (lhs_free or rhs_free) and not may_be_native):
+    if not is_matmul or (batch and is_of_vectors and not may_be_native):
         return None  # for products of vectors, a multiplication and a sum may be faster
     most = traits.max_batch_axes
     if most is not None and len(batch) > most:
         return None
-    sides = _sides(lhs, rhs, classes, traits, dtype)
+    sides = _sides(lhs, rhs, classes, traits, dtype, may_copy=is_of_vectors and may_be_native)
     if sides is None:
         return None
-    batch = (*batch, *sides[0].loops, *sides[1].loops)
+    if sides[0].loops or sides[1].loops:
+        sides, batch = _with_loops(sides, batch, use)
     layout = traits.layout(dtype, bool(batch))
     if layout != "strided":
         return _product_of_packed(sides, batch, layout, use, traits, slot)
-    slower = 0.0 if is_small else _slower(sides, traits, dtype)
+    slower = 0.0 if is_small else _slower(sides, rows, cols, inner, traits, dtype)
     turns = _turns(sides, batch, use, traits)
     if turns or slower:
         others = _turns(sides[::-1], batch, use, traits)
@@ -243,8 +248,8 @@ def direct_product(
         return None
     result = (*batch, *sides[0].free, *sides[1].free)
     if may_be_native and (batch or sides[0].copied or sides[1].copied):
-        natural = tuple(natural_order((lhs.memory, rhs.memory), use.target(result) or result))
-        if _is_native_faster(steps, sides, batch, natural, traits, dtype):
+        natural = _faster_native(classes, sides, batch, use.target(result) or result, traits, dtype)
+        if natural is not None:
             return _native(lhs, rhs, natural, slot)
     return _product(sides, batch, slot), result
 
@@ -346,8 +351,13 @@ def _matrices(term: Term, batch: Labels, contracted: Labels) -> _Matrices:
     )
 
 
-def _sides(lhs: Term, rhs: Term, classes: _Classes, traits: Traits, dtype: str) -> tuple[_Matrices, _Matrices] | None:
-    """How a product reads both terms; None if a copy takes long enough that a search may find a better way."""
+def _sides(
+    lhs: Term, rhs: Term, classes: _Classes, traits: Traits, dtype: str, *, may_copy: bool
+) -> tuple[_Matrices, _Matrices] | None:
+    """How a product reads both terms; None if a copy takes long enough that a search may find a better way.
+
+    With ``may_copy`` it never is None.
+    """
     batch, contracted, _, _, matrices, inner, rows, cols = classes
     left, right = _matrices(lhs, batch, contracted), _matrices(rhs, batch, contracted)
     if left.loops or right.loops:
@@ -363,7 +373,7 @@ def _sides(lhs: Term, rhs: Term, classes: _Classes, traits: Traits, dtype: str) 
         else:
             right = right._replace(copied=_OTHER_ORDER)
     copied = matrices * inner * (rows * bool(left.copied) + cols * bool(right.copied))
-    if copied > _SMALL:
+    if copied > _SMALL and not may_copy:
         model = CostModel(traits, dtype)
         if model.copy(copied) > _CHEAP * model.matmul(1, matrices, rows, cols, inner):
             return None
@@ -371,23 +381,32 @@ def _sides(lhs: Term, rhs: Term, classes: _Classes, traits: Traits, dtype: str) 
         left = _packed(left, batch, right.contracted or contracted)
     if right.copied:
         right = _packed(right, batch, left.contracted)
-    if left.loops:
-        left = left._replace(own=(*batch, *left.loops))
-    if right.loops:
-        right = right._replace(own=(*batch, *right.loops))
     return left, right
 
 
+def _with_loops(
+    sides: tuple[_Matrices, _Matrices], batch: Labels, use: ResultUse
+) -> tuple[tuple[_Matrices, _Matrices], Labels]:
+    """The sides with the loops of both among the batch axes, and the labels of these in the order of the result."""
+    left, right = sides
+    batch = (*batch, *left.loops, *right.loops)
+    batch = use.target(batch) or batch
+    left = left._replace(own=tuple([label for label in batch if label in left.term.labels]))
+    right = right._replace(own=tuple([label for label in batch if label in right.term.labels]))
+    return (left, right), batch
+
+
 def _do_loops_pay(side: _Matrices, matrices: int, inner: int, others: int, traits: Traits, dtype: str) -> bool:
-    """Whether a product for each element of ``loops`` takes less time than a copy, and a search more than either."""
+    """Whether a product for each element of ``loops`` clearly takes less time than a copy, or the search takes more."""
     if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
         return False
     count, rows = (side.term.size(labels) for labels in (side.loops, side.free))
     elements = matrices * count * rows * inner
-    if elements > _SMALL:
+    is_small = elements <= _SMALL
+    if not is_small and rows * inner * others < _TINY:
         return False
     model = CostModel(traits, dtype)
-    copied = model.copy(elements) + model.matmul(1, matrices, count * rows, others, inner)
+    copied = model.copy(elements, None if is_small else 0) + model.matmul(1, matrices, count * rows, others, inner)
     return model.matmul(1, matrices * count, rows, others, inner) < copied
 
 
@@ -398,16 +417,15 @@ def _packed(side: _Matrices, batch: Labels, contracted: Labels) -> _Matrices:
     return _Matrices(side.term, free, contracted, bool(free) and memory[-1] == free[-1], side.copied, own=batch)
 
 
-def _slower(sides: tuple[_Matrices, _Matrices], traits: Traits, dtype: str) -> float:
+def _slower(sides: tuple[_Matrices, _Matrices], rows: int, cols: int, inner: int, traits: Traits, dtype: str) -> float:
     """The seconds by which a product ``[rows, inner] @ [inner, cols]`` takes longer than with its sides swapped."""
     left, right = sides
-    rows, cols, inner = left.term.size(left.free), right.term.size(right.free), left.term.size(left.contracted)
+    if left.loops or right.loops:
+        rows, cols = left.term.size(left.free), right.term.size(right.free)
     is_lopsided = traits.long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
-    if not is_lopsided and left.is_turned == right.is_turned:
+    if not is_lopsided and (left.is_turned == right.is_turned or not is_long_sum(rows, cols, inner)):
         return 0.0
     model = CostModel(traits, dtype)
-    if not is_lopsided and not model.is_long_sum(rows, cols, inner):
-        return 0.0
     return model.matmul(1, 1, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
         1, 1, cols, rows, inner, (right.is_turned, not left.is_turned)
     )
@@ -433,16 +451,19 @@ _LABEL = 0.1
 """The overhead of each label in the framework's own kernel, in calls."""
 
 
-def _is_native_faster(
-    steps: int, sides: tuple[_Matrices, _Matrices], batch: Labels, result: Labels, traits: Traits, dtype: str
-) -> bool:
-    """Whether the framework's own kernel takes less time than the calls of a product.
+def _faster_native(
+    classes: _Classes, sides: tuple[_Matrices, _Matrices], batch: Labels, result: Labels, traits: Traits, dtype: str
+) -> Labels | None:
+    """The order of the result of the framework's own kernel, if that takes less time than a product; otherwise None.
+
+    A small product takes the time of its calls. ``result`` is the preferred order.
 
     On 240 random pairs of 200 to 4096 steps with batch axes or copies on NumPy, what this chooses takes 1.05 times as
     long as the faster of both (geometric mean).
     """
+    _, _, _, _, matrices, inner, rows, cols = classes
+    steps = matrices * inner * rows * cols
     rates, size = traits.rates, sides[0].term.size
-    loops, is_packed = outer_loops([side.term.memory for side in sides], result)
     calls, views = 2.0 + bool(batch), 0  # with what surrounds a call, and with the set-up of a loop over matrices
     for side in sides:
         calls += 0.5 * bool(side.copied)
@@ -450,8 +471,17 @@ def _is_native_faster(
         views += len(side.free) != 1 or len(side.contracted) != 1
     views += len(sides[0].free) != 1 or len(sides[1].free) != 1
     seconds = calls * rates.call + views * rates.view + size(batch) * rates.matrix
-    native = CostModel(traits, dtype).einsum(steps, size(loops), 2, is_packed)
-    return native + _LABEL * len({*sides[0].term.labels, *sides[1].term.labels}) * rates.call < seconds
+    model = CostModel(traits, dtype)
+    if steps > _SMALL:
+        seconds += model.matmul(0, matrices, rows, cols, inner)
+        seconds += sum([model.copy(side.term.size(side.term.labels)) for side in sides if side.copied])
+    seconds -= _LABEL * len({*sides[0].term.labels, *sides[1].term.labels}) * rates.call
+    if model.least_einsum(steps, 2) >= seconds:
+        return None
+    memory = [side.term.memory for side in sides]
+    natural = tuple(natural_order(memory, result))
+    loops, is_packed = outer_loops(memory, natural)
+    return natural if model.einsum(steps, size(loops), 2, is_packed) < seconds else None
 
 
 def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> list[Op]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.ir import ops
-from einsumx.ir.cost import LOPSIDED, run_counters
+from einsumx.ir.cost import LOPSIDED, is_long_sum, run_counters
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
@@ -370,7 +370,7 @@ class _Search:
         rows, cols = size(left.rows), size(right.rows)
         if has_side and (rows > LOPSIDED * cols or cols > LOPSIDED * rows):
             return True
-        return is_mixed and self._model.is_long_sum(rows, cols, size(contracted))
+        return is_mixed and is_long_sum(rows, cols, size(contracted))
 
     def _seconds(
         self,

@@ -77,7 +77,7 @@ def _compiled(
     calls: list[Call] = []
     for op in program.ops:
         sources, out = op.sources, op.out
-        read, dtype = [shapes[slot] for slot in sources], dtypes[sources[0]]
+        read, dtype = list(map(shapes.__getitem__, sources)), dtypes[sources[0]]
         if is_sized or is_known(op.sizes):
             calls.append((out, sources, _kernel(op, program, adapter, read, dtype)))
         if out == program.result:

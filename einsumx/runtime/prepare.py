@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
@@ -247,7 +248,7 @@ def plain_run(
     for operand in operands:
         if operand.dtype != dtype or operand.weak:
             return None
-    sized = _bound_plainly(written, tuple([operand.shape for operand in operands]))
+    sized = bind.bind_plain(written, tuple(map(attrgetter("shape"), operands)))
     device = one_device(adapter, signatures)
     traits = calibration.calibrated(adapter, device)
     is_served = traits.dtypes is None or dtype in traits.dtypes
@@ -379,14 +380,9 @@ def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(adapter, operands, options, dtype))
 
 
-def _bound_plainly(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation | None:
-    """The equation with its sizes, if its labels are plain letters or integers; None otherwise, and for a wrong one."""
-    return bind.bind_text(written, shapes) if isinstance(written, str) else bind.bind_sublists(*written, shapes)
-
-
 @cached("sizes")
 def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
-    sized = _bound_plainly(written, shapes)
+    sized = bind.bind_plain(written, shapes)
     if sized is not None:
         return sized
     try:

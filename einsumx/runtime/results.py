@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import backend_of, is_stored, owner
@@ -80,7 +81,7 @@ def deliver(
 
 def check_plain(adapter: Adapter, signatures: Sequence[Signature]) -> None:
     """Raise Uncacheable unless arrays of these signatures are plain ones of the framework."""
-    if backend_of(tuple([signature[0] for signature in signatures])) != (adapter, True):
+    if backend_of(tuple(map(itemgetter(0), signatures))) != (adapter, True):
         raise Uncacheable
 
 
