@@ -95,12 +95,15 @@ results = [
     einsumx.expression("ij,jk->ik", (2, 3), (3, 2))(a, b),
     einsumx.plan("ij,jk->ik", a, b)(a, b),
 ]
+large = torch.ones(200, 200, requires_grad=True)
+einsumx.einsum("ij,jk->ik", large, large, memory_limit="400 kB").sum().backward()
+results.append(large.grad[:1, :1])
 with einsumx.patched("torch"):
     results.append(torch.einsum("ij,jk->ik", a, b))
 print(json.dumps([result.tolist() for result in results]))
 """
     square = [[3.0, 3.0], [3.0, 3.0]]
-    assert fresh(code) == [square, [[36.0] * 3] * 2, [[2.0] * 2] * 3, square, square, square, square]
+    assert fresh(code) == [square, [[36.0] * 3] * 2, [[2.0] * 2] * 3, square, square, square, [[400.0]], square]
 
 
 def test_each_public_name_is_there_whichever_is_used_first_and_by_a_star_import():

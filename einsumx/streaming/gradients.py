@@ -68,8 +68,7 @@ class RecordedContraction:
         """
         passes = self._passes
         adapter, step = passes.adapter, derivatives.backward(passes.equation, place)
-        np = get_backend("numpy").xp
-        ones = [adapter.from_numpy(np.ones(size, "int8"), passes.device) for size in step.ones]
+        ones = [_ones(adapter, size, passes.device) for size in step.ones]
         request = Request(
             step.written,
             [*(arrays[other] for other in step.others), *ones],
@@ -91,6 +90,10 @@ class RecordedContraction:
             mantissa, exponent = result
             result = times_power(adapter, mantissa, exponent - self.exponent, True)
         return _placed(adapter, step, result)
+
+
+def _ones(adapter: Adapter, size: int, device: str) -> Array:
+    return adapter.from_numpy(get_backend("numpy").xp.ones(size, "int8"), device)
 
 
 def _placed(adapter: Adapter, step: Backward, array: Array) -> Array:
