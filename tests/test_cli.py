@@ -136,6 +136,13 @@ def test_help_describes_every_key_of_the_json(capsys, missing_library):
     assert [key for key in found if key not in text] == []
 
 
+def test_help_has_the_whole_first_sentence_of_each_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert 'the effort "measure" or einsumx.tune found to be the fastest, and the rates of `einsumx calibrate`' in text
+
+
 @pytest.mark.long
 def test_each_function_is_timed_three_times_or_more_often_or_less_often_if_it_takes_long(monkeypatch):
     product = ("ab,bc->ac", (3, 4), (4, 5))

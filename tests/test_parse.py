@@ -54,6 +54,11 @@ def test_caret_stands_under_the_fault(text, place, length):
     assert str(raised.value).endswith("\n" + caret(text, place, length))
 
 
+def test_a_dash_after_the_arrow_is_no_second_arrow():
+    with pytest.raises(EquationError, match="'-' that is not part of '->'"):
+        parse_text("ij->i-j", 1)
+
+
 def test_sublists_are_written_as_letters_in_order_of_appearance():
     equation = parse_sublists([["row", 7], [7, (0, 1)]], [(0, 1), "row"])
     assert equation.inputs == (("row", 7), (7, (0, 1)))

@@ -67,6 +67,16 @@ def test_the_library_s_own_einsum_is_called_where_the_readme_says_so():
     assert not calls_it("ij,jk->ik", (2, 2), (2, 2))
 
 
+def test_the_ratios_of_the_first_screen_are_those_of_the_picture():
+    picture = Path(page.__file__).parents[1].joinpath("docs/pictures/speed.svg").read_text(encoding="utf-8")
+    texts = re.findall(r">([^<\n]+)<", picture)
+    (sentence,) = re.findall(r"^On average.*?;", TEXT, re.DOTALL | re.MULTILINE)
+    ratios = re.findall(r"`([\w.]+)`[\w\s]*? (\d[\d.]*\d)", sentence)
+    assert len(ratios) == 4
+    for peer, ratio in ratios:
+        assert texts[texts.index(peer) + 1] == f"{ratio}×"
+
+
 def test_the_readme_is_short():
     prose = re.sub(r"^```.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE)
     assert len(prose.split()) <= 900

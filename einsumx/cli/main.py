@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, about: str, more: str, run: Callable[[argparse.Namespace], bool]) -> argparse.ArgumentParser:
         command = commands.add_parser(
             name,
-            help=about.partition(".")[0].replace("\n", " "),
+            help=about.replace("\n", " ").rstrip(".").partition(". ")[0],
             description=about,
             epilog=more,
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -266,7 +266,7 @@ def _split_arrow(text: str) -> tuple[str, bool, str, int]:
         arrows = (len(left), len(left) + 1) if arrow else ()
         place = next(place for place, letter in enumerate(text) if letter in "->" and place not in arrows)
         stray = f"{text[place]!r} that is not part of '->'"
-        wrong = "a second '->'" if arrow and place > len(left) else stray
+        wrong = "a second '->'" if text.startswith("->", place) else stray
         raise EquationError(f"the equation has {wrong}\n{caret(text, place)}")
     if "," in right:
         place = text.index(",", len(left))
