@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from einsumx.ir import text as ir_text
     from einsumx.ir.program import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
-    from einsumx.runtime import factors
+    from einsumx.runtime import factors, limits
     from einsumx.runtime import shapes as described
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from einsumx.streaming import run as streaming_run
 else:
     factors = LazyModule("einsumx.runtime.factors")
+    limits = LazyModule("einsumx.runtime.limits")
     gradients = LazyModule("einsumx.streaming.gradients")
     tuning = LazyModule("einsumx.tuning")
     plans = LazyModule("einsumx.plans")
@@ -409,7 +410,7 @@ def _plan_of_shapes(
     if request.memory_limit is None:
         return plans.as_plan(make_program(contraction))
 
-    limit = request.limit.nbytes(lambda: adapter.free_bytes(device))
+    limit = limits.limit_bytes(request.limit.amount, lambda: adapter.free_bytes(device))
     sized = sized_equation(request.written, [operand.shape for operand in operands])
     footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(result_dtype(adapter, operands, options)))
     in_place = (not stored,) * len(operands)

@@ -45,7 +45,6 @@ class Semiring:
         multiply: the function that replaces the product, over which ``add`` distributes: ``add`` with the first three,
             ``multiply`` (of numbers that are not negative) or the opposite of ``add`` with the first two, ``and`` with
             ``or``.
-        algebra: the functions as plans have them.
 
     Raises:
         ValueError: the functions are unknown, or do not distribute.

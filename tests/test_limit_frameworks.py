@@ -9,6 +9,7 @@ from backends_under_test import LIMITED
 
 import einsumx
 from einsumx import BackendError, MemoryLimit, einsum
+from einsumx.runtime.limits import limit_bytes
 
 
 @pytest.mark.parametrize("backend", [backend for backend in LIMITED if backend.adapter.name != "jax"], ids=str)
@@ -49,7 +50,7 @@ def test_a_fraction_of_what_is_free_is_a_limit_on_the_cpu(backend):
     ],
 )
 def test_limits_are_read(limit, free, found):
-    assert MemoryLimit(limit).nbytes(lambda: free) == found
+    assert limit_bytes(MemoryLimit(limit).amount, lambda: free) == found
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_limit_with_nothing_but_an_amount_is_that_amount():
 
 def test_a_fraction_of_an_unknown_amount_is_an_error():
     with pytest.raises(ValueError, match="give bytes"):
-        MemoryLimit(0.5).nbytes(lambda: None)
+        limit_bytes(0.5, lambda: None)
 
 
 def test_jax_tracers_are_refused():

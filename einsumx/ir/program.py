@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from einsumx.dtypes import itemsize
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
-from einsumx.ir.sizes import evaluated_shape
 
 if TYPE_CHECKING:
     from einsumx.ir.ops import Op
@@ -93,20 +91,6 @@ class Program(_Referable):
     def written(self) -> str:
         """The equation for users: in their names, if they gave any."""
         return self.named or self.equation
-
-    def sized(self, values: Mapping[str, Any]) -> Program:
-        """The same ops with what ``values`` has for each unknown size.
-
-        >>> import einsumx
-        >>> einsumx.plan("ij,jk->ik", (None, 3), (3, 4)).sized({"i": 7}).shape
-        (7, 4)
-        """
-        operands = []
-        for operand in self.operands:
-            strides = None if operand.strides is None else evaluated_shape(operand.strides, values)
-            operands.append(replace(operand, shape=evaluated_shape(operand.shape, values), strides=strides))
-        ops = tuple([op.sized(values) for op in self.ops])
-        return replace(self, operands=tuple(operands), ops=ops, shape=evaluated_shape(self.shape, values))
 
     @property
     def calls(self) -> list[tuple[int, tuple[int, ...]]]:

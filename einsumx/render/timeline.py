@@ -24,7 +24,7 @@ from einsumx.ir.algebra import Kernels
 from einsumx.ir.bind import label_names
 from einsumx.ir.cost import OpCost, in_use, program_cost
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.sizes import TYPICAL, names_in
+from einsumx.ir.sizes import TYPICAL, evaluated_shape, names_in
 from einsumx.ir.text import call_text, plan_text, quantity, remark_text, summary
 from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import sized_equation
@@ -94,6 +94,17 @@ class Timeline:
         return self.base + max(row.held for row in self.rows)
 
 
+def _with_typical_sizes(program: Program) -> Program:
+    """The same ops with a typical size for each unknown one."""
+    values = dict.fromkeys(names_in([operand.shape for operand in program.operands]), TYPICAL)
+    operands = []
+    for operand in program.operands:
+        strides = None if operand.strides is None else evaluated_shape(operand.strides, values)
+        operands.append(replace(operand, shape=evaluated_shape(operand.shape, values), strides=strides))
+    ops = tuple([op.sized(values) for op in program.ops])
+    return replace(program, operands=tuple(operands), ops=ops, shape=evaluated_shape(program.shape, values))
+
+
 def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     """The rows of a plan, for typical sizes where they are not known. Each operand precedes the first op that reads it.
 
@@ -107,7 +118,7 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
     text = plan_text(program, program_cost(program, kernels))
-    program = program.sized(dict.fromkeys(names_in([operand.shape for operand in program.operands]), TYPICAL))
+    program = _with_typical_sizes(program)
     cost, axes = program_cost(program, kernels), _plan_axes(program)
     rows: list[PictureRow] = []
     unread, left = dict(enumerate(program.operands)), 0

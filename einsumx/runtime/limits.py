@@ -87,10 +87,6 @@ class MemoryLimit:
         if self.devices and (self.device or self.executor is not None):
             raise ValueError(f"devices= cannot be combined with {'device' if self.device else 'executor'}=")
 
-    def nbytes(self, free: Callable[[], int | None]) -> int:
-        """The limit in bytes; see :func:`limit_bytes`."""
-        return limit_bytes(self.amount, free)
-
 
 def as_limit(limit: Any) -> MemoryLimit | None:
     """The value of ``memory_limit=``; an amount alone is a limit with it. None stays None."""

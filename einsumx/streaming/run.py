@@ -26,7 +26,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log, warn
 from einsumx.measuring.calibration import traits_in
-from einsumx.runtime.limits import Progress
+from einsumx.runtime.limits import Progress, limit_bytes
 from einsumx.runtime.prepare import (
     accumulator,
     check_byte_order,
@@ -220,7 +220,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     factors, resume = request.factors, request.limit.resume
     output = Output(adapter, request.operands, request.out, order, factors)
     footprint = output.footprint(sized, computed, dtype)
-    limit = request.limit.nbytes(sourced.free_bytes)
+    limit = limit_bytes(request.limit.amount, sourced.free_bytes)
     stored = [*(source.stored for source in sourced.own_sources), request.out]
     passes = sourced.passes(sized, dtype, limit, library_bytes(stored, 0))
     if passes is not None:
