@@ -46,8 +46,8 @@ einsumx.register(Alone())
 
 
 def run(*command, folder, **environment):
-    """A command in a folder, in a process that can import the example library."""
-    variables = {**os.environ, "PYTHONPATH": str(LIBRARY), **environment}
+    """A command in a folder, in a process that can import the example library and what this process can import."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(LIBRARY), *sys.path]), **environment}
     command = [sys.executable, "-m", *command]
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder, env=variables)
 
