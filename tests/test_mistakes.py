@@ -212,3 +212,10 @@ def test_a_limit_that_is_too_small_names_one_that_does_in_a_unit_as_well():
         plan("ij,jk->ik", rows, columns, memory_limit=limit)
     out = np.empty((601, 503))
     assert einsum("ij,jk->ik", rows, columns, memory_limit="100 kB", out=out) is out
+
+
+def test_arrays_of_two_frameworks_are_one_error_and_not_two_in_a_row():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(einsumx.BackendError, match="two frameworks") as raised:
+        einsumx.einsum("i,i->", torch.ones(3), np.ones(3))
+    assert raised.value.__context__ is None

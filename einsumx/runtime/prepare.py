@@ -102,10 +102,14 @@ def arrays_of(
             is no array; or an operand is stored and others are not NumPy's.
     """
     numbers = numbers or range(len(operands))
+    adapter: Adapter | None
+    plain: bool | None
     try:
         adapter, plain = backend_of(tuple(map(type, operands)))
     except BackendError:
-        adapter, operands, plain = *_read_stored(dict(zip(numbers, operands)), required), False
+        adapter, plain = None, None
+    if plain is None:  # and not in the handler, whose error would stand above the one that is raised here
+        adapter, operands = _read_stored(dict(zip(numbers, operands)), required)
     if adapter is None:
         adapter = required or get_backend("numpy")
     elif required is not None and adapter.name != required.name:
