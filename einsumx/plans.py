@@ -7,7 +7,7 @@ Lower layers know only the data, :class:`~einsumx.ir.program.Program` and, with 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, overload
@@ -23,6 +23,7 @@ from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
+from einsumx.ir.records import record
 from einsumx.ir.sizes import names_in
 from einsumx.ir.text import plan_text
 from einsumx.runtime.programs import retarget, run_program
@@ -50,7 +51,7 @@ else:
 __all__ = ["BlockedPlan", "ChunkedPlan", "Plan", "as_blocked_plan", "as_chunked_plan", "as_plan", "plan_cost"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan(Program):
     """A contraction as straight-line array calls over numbered slots; :func:`einsumx.plan` returns it.
 
@@ -179,7 +180,7 @@ class Plan(Program):
         return as_plan(read_plan(text, SemiringAlgebra))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockedPlan(BlockedProgram):
     """A contraction in blocks that keep a memory limit; :func:`einsumx.plan` returns it.
 
@@ -249,7 +250,7 @@ class BlockedPlan(BlockedProgram):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChunkedPlan(ChunkedProgram):
     """A contraction of Dask arrays; :func:`einsumx.plan` returns it.
 

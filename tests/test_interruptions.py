@@ -79,14 +79,18 @@ def test_such_an_error_ends_the_call_of_an_expression(function):
 @pytest.mark.parametrize(
     ("function", "reads"),
     [
-        ("open", free_host_bytes),
-        ("open", lambda: mapped_at(0)),
+        ("opened", free_host_bytes),
+        ("opened", lambda: mapped_at(0)),
         ("getsize", has_store),
         ("_run", lambda: store.read("plans", findings.read_finding, ["numpy"])),
     ],
 )
 def test_a_timeout_of_a_handler_is_not_taken_for_a_file_that_cannot_be_read(function, reads, monkeypatch):
+    def opened(*arguments, opens=open, **keywords):
+        return opens(*arguments, **keywords)
+
     monkeypatch.setattr(store, "has_store", lambda: True)
+    monkeypatch.setattr("builtins.open", opened)
     with pytest.raises(TimeoutError):
         interrupted(function, reads, TimeoutError)
 

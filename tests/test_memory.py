@@ -20,7 +20,7 @@ V1, V2 = "sys/fs/cgroup/memory", "sys/fs/cgroup"
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A machine whose files say what they are told to; no address space is limited."""
     resource = pytest.importorskip("resource")
-    monkeypatch.setattr(free_memory, "_ROOT", tmp_path)
+    monkeypatch.setattr(free_memory, "_ROOT", f"{tmp_path}/")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     def tell(files: dict[str, str]) -> int | None:

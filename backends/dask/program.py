@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
@@ -13,13 +12,14 @@ from einsumx.errors import BackendError, SizeError, excerpt
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Path
+from einsumx.ir.records import record
 
 __all__ = ["ChunkedOperand", "ChunkedProgram", "ChunkedStep", "Labels", "Rechunk", "check_operands"]
 
 Labels: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChunkedOperand:
     """An operand of a contraction in chunks.
 
@@ -46,7 +46,7 @@ class ChunkedOperand:
         return prod(self.shape) * itemsize(self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rechunk:
     """A change of an input's chunks before a step.
 
@@ -63,7 +63,7 @@ class Rechunk:
     moved: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChunkedStep:
     """A contraction of one or two values, chunk by chunk.
 
@@ -113,7 +113,7 @@ class ChunkedStep:
         return -(-prod([len(chunks[label]) for label in self.contracted]) // self.group)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChunkedProgram:
     """A contraction of Dask arrays.
 

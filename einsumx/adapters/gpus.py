@@ -7,15 +7,16 @@ V100 (https://github.com/apache/mxnet/issues/18043); no GPU was at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from einsumx.adapters.rates import Rates
+from einsumx.ir.records import record
 
 __all__ = ["A100", "Gpu", "gpu_rates"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gpu:
     """The properties of a GPU on which its speed depends.
 

@@ -6,13 +6,14 @@ Adapters declare defaults. ``einsumx calibrate`` (:mod:`einsumx.cli.rate_measure
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from einsumx.ir.records import record
 
 __all__ = ["Rates", "is_rate"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rates:
     """The rates that the planner uses to estimate the time of a plan.
 

@@ -5,12 +5,13 @@ The planner never checks which framework it plans for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from einsumx.adapters.rates import Rates
 from einsumx.dtypes import NAMED, kind
 from einsumx.ir.cost import LongSide
+from einsumx.ir.records import record
 
 __all__ = ["HALVES", "INTEGERS", "MatrixLayout", "Traits"]
 
@@ -21,7 +22,7 @@ INTEGERS = frozenset(name for name in NAMED if kind(name) in "iu")
 HALVES = frozenset({"float16", "bfloat16"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Traits:
     """Facts about one framework on one kind of device.
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Operand
+from einsumx.ir.records import record
 
 __all__ = ["BlockedProgram"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockedProgram:
     """A contraction cut into blocks, as it runs under a memory limit.
 

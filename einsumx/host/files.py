@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from einsumx.imports import imported
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["close", "descriptor_of", "keep", "locked", "open_regular", "read_text", "system_text", "write_text"]
 
@@ -24,7 +26,7 @@ def descriptor_of(path: str | Path, flags: int) -> int:
         OSError: it cannot be opened.
         ValueError: it is not a regular file.
     """
-    if not Path(path).exists() or Path(path).is_file():
+    if not os.path.exists(path) or os.path.isfile(path):
         for name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"):
             flags |= getattr(os, name, 0)
         descriptor = os.open(path, flags, 0o666)
@@ -60,7 +62,7 @@ def system_text(path: str | Path, most: int = -1) -> str | None:
     A TimeoutError is an OSError too, but comes from a signal handler, and passes through.
     """
     try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(most)
     except TimeoutError:
         raise

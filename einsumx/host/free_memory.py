@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from einsumx.host.files import system_text
@@ -14,7 +13,7 @@ from einsumx.imports import imported
 
 __all__ = ["UNLIMITED", "bytes_in", "counts_idle_memory", "free_host_bytes"]
 
-_ROOT = Path("/")
+_ROOT = "/"
 
 
 class _Files(NamedTuple):
@@ -62,11 +61,11 @@ def counts_idle_memory() -> bool:
         return False
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         return True
-    return (system_text(_ROOT / "proc/sys/vm/overcommit_memory") or "").strip() == "2"
+    return (system_text(f"{_ROOT}proc/sys/vm/overcommit_memory") or "").strip() == "2"
 
 
 def _available() -> int | None:
-    text = system_text(_ROOT / "proc/meminfo")
+    text = system_text(f"{_ROOT}proc/meminfo")
     if text is None:
         try:
             return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -77,26 +76,23 @@ def _available() -> int | None:
 
 def _left_in_groups() -> Iterator[int]:
     """The bytes left in the process's control group and in each group around it that has a limit."""
-    for line in (system_text(_ROOT / "proc/self/cgroup") or "").splitlines():
+    for line in (system_text(f"{_ROOT}proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
         files = _FIRST if controllers else _SECOND
-        mount = _ROOT / files.mount
-        group = mount / path.lstrip("/")  # in a container, the path may be outside the mount
-        for folder in (group, *group.parents):
-            left = _left_in_group(folder, files)
+        names = path.strip("/").split("/")  # in a container, the path may be outside the mount
+        for count in range(len(names), -1, -1):
+            left = _left_in_group("/".join([f"{_ROOT}{files.mount}", *names[:count]]), files)
             if left is not None:
                 yield left
-            if folder == mount:
-                break
 
 
-def _left_in_group(folder: Path, files: _Files) -> int | None:
-    limit, used = (system_text(folder / name) for name in (files.limit, files.used))
+def _left_in_group(folder: str, files: _Files) -> int | None:
+    limit, used = (system_text(f"{folder}/{name}") for name in (files.limit, files.used))
     if limit is None or used is None or not limit.strip().isdecimal():  # no such group, or no limit
         return None
-    counts = dict(line.split() for line in (system_text(folder / "memory.stat") or "").splitlines())
+    counts = dict(line.split() for line in (system_text(f"{folder}/memory.stat") or "").splitlines())
     # The system reclaims pages of files when a group reaches its limit.
     return int(limit) - int(used) + sum(int(counts.get(name, 0)) for name in files.cached)
 
@@ -109,7 +105,7 @@ def _left_in_space() -> int | None:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return None
-    text = system_text(_ROOT / "proc/self/statm")
+    text = system_text(f"{_ROOT}proc/self/statm")
     return None if text is None else int(limit - int(text.split()[0]) * resource.getpagesize())
 
 

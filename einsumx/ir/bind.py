@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count
 from operator import index
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from einsumx.errors import SizeError, excerpt, shown
 from einsumx.ir.parse import SYMBOLS, Equation, Label, parse_text, symbol
+from einsumx.ir.records import record
 from einsumx.ir.sizes import UNKNOWN, Unknown
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EllipsisAxis:
     """The label of one axis of an ellipsis, which equals no label of a user.
 

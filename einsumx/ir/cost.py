@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -16,6 +15,7 @@ from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
 from einsumx.ir.verify import replay
 
@@ -55,7 +55,7 @@ LongSide: TypeAlias = Literal["either", "left", "in order"]
 """Where a matmul is faster with its longer operand; :attr:`einsumx.Traits.long_side` explains the values."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpCost:
     """The cost of one op.
 
@@ -78,7 +78,7 @@ class OpCost:
     stored: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanCost:
     """The cost of a program; sizes that are not known count as :data:`~einsumx.ir.sizes.TYPICAL` ones.
 

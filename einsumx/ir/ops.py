@@ -10,12 +10,12 @@ framework call runs it and how it prints; they ``match`` over the ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from einsumx.errors import EinsumxError, excerpt
 from einsumx.ir.layout import broadcast, contiguous, memory_order, reshaped
+from einsumx.ir.records import record
 from einsumx.ir.sizes import evaluated, evaluated_shape
 
 if TYPE_CHECKING:
@@ -53,21 +53,10 @@ _Axis = TypeVar("_Axis")
 
 
 class _Op:
-    """What all ops have; the defaults are for an op that computes.
-
-    The base classes are not dataclasses, and the ops share one ``__repr__``, because each dataclass and each method
-    that it generates slows down the import.
-    """
+    """What all ops have; the defaults are for an op that computes."""
 
     __slots__ = ()
     out: int
-
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __repr__(self) -> str:
-        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__])
-        return f"{type(self).__name__}({values})"
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -268,7 +257,7 @@ class _ManySources(_Op):
 # -- views, and copies where a framework has no such view ---------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Transpose(_ViewOrCopy):
     """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` says why it copies."""
 
@@ -296,7 +285,7 @@ class Transpose(_ViewOrCopy):
         return self.axes == tuple(range(len(self.axes)))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Reshape(_Shaping):
     """The same elements in C order of the axes; planned only where it copies nothing."""
 
@@ -318,7 +307,7 @@ class Reshape(_Shaping):
         return self.shape == shape
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Expand(_Shaping):
     """Axes of size 1 get the sizes of ``shape`` with a stride of 0: a view, planned only for strided frameworks."""
 
@@ -339,7 +328,7 @@ class Expand(_Shaping):
         return self.shape == shape
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class First(_Dropping, _View):
     """Element 0 along ``axes``, which the result lacks; no data is lost along an axis of stride 0."""
 
@@ -357,7 +346,7 @@ class First(_Dropping, _View):
         return self.arranged(contiguous(shape) if strides is None else strides)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Diagonal(_ViewOrCopy):
     """Two axes of equal size become one, which comes last as in ``numpy.diagonal``. ``reason`` says why it copies."""
 
@@ -386,7 +375,7 @@ class Diagonal(_ViewOrCopy):
 # -- copies ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Copy(_Copying):
     """A C-contiguous copy in the source's axis order, with the reason for it."""
 
@@ -395,7 +384,7 @@ class Copy(_Copying):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Cast(_Copying):
     """Another dtype, in the source's memory order without gaps. A cast to bool tests for nonzero."""
 
@@ -417,7 +406,7 @@ class Cast(_Copying):
 # -- arithmetic -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Sum(_Dropping):
     """The sum over ``axes``, in the source's dtype: integer overflow wraps, a sum of bools is an or."""
 
@@ -434,7 +423,7 @@ class Sum(_Dropping):
         return sources[0]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Scale(_OneSource):
     """``count`` times the source, in its dtype; integer overflow wraps.
 
@@ -460,7 +449,7 @@ class Scale(_OneSource):
         return result
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Multiply(_TwoSources):
     """The elementwise product, broadcasting as NumPy does; a product of bools is an and."""
 
@@ -478,7 +467,7 @@ class Multiply(_TwoSources):
         return result
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Matmul(_TwoSources):
     """``lhs[..., m, k] @ rhs[..., k, n]``; a flag says that the last two axes of that operand are swapped.
 
@@ -557,7 +546,7 @@ class Matmul(_TwoSources):
         return (*result, self.contracted(*sources)[0])
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Native(_ManySources):
     """The framework's own einsum: for tiny work and for integers, or for every product if a compiler lowers it."""
 
@@ -603,7 +592,7 @@ class Native(_ManySources):
         return prod(self.loops(shapes, result)) * max(len(self.operands) - 1, 1)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@record
 class Zeros(_ManySources):
     """The result of a contraction with a label of size 0: zeros, or no elements at all.
 

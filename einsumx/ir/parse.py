@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from itertools import count as counting
 from typing import Any, TypeAlias
 
 from einsumx.errors import EquationError, SublistError, caret, excerpt, shown
+from einsumx.ir.records import record
 from einsumx.scalars import as_python
 
 __all__ = ["Equation", "Label", "implicit_output", "misread", "parse_names", "parse_sublists", "parse_text", "symbol"]
@@ -25,7 +25,7 @@ _FIRST = "\u00c0"
 """Every character from this one on is a label, letter or not."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Equation:
     """The labels of an equation, before any shape is known.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.dtypes import itemsize
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
+from einsumx.ir.records import record
 
 if TYPE_CHECKING:
     from einsumx.ir.ops import Op
@@ -20,7 +21,7 @@ COORDINATE = 8
 """Bytes of a coordinate of an element of a sparse array."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """The shape, dtype and layout that a plan assumes of one operand.
 
@@ -52,7 +53,7 @@ class _Referable:
     __slots__ = ("__weakref__",)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program(_Referable):
     """A contraction as straight-line array calls over numbered slots.
 

@@ -8,10 +8,10 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeAlias
 
 from einsumx.ir.program import Path
+from einsumx.ir.records import record
 
 __all__ = ["BY_COST", "ESTIMATE", "ONE_EINSUM", "Alternative", "Choosing", "Name", "Selection", "different"]
 
@@ -22,7 +22,7 @@ ONE_EINSUM = "one einsum"
 """The only step of a selection that leaves the whole contraction to the framework's own einsum."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Selection:
     """Which of its candidates a plan uses.
 

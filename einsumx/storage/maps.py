@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from pathlib import Path
+import os
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
@@ -41,7 +41,7 @@ def mapped_at(address: int) -> tuple[str, int, int] | None:
     The inode is 0 for memory without a file.
     """
     try:
-        with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as lines:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 places, _, offset, device, inode, *_ = line.split(None, 5)
                 start, stop = (int(place, 16) for place in places.split("-"))
@@ -86,10 +86,10 @@ def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
     return ("", inode_of(mapped.filename)), *bytes_of_file(mapped, array)
 
 
-def inode_of(path: str | Path) -> int:
+def inode_of(path: str | os.PathLike[str]) -> int:
     """The inode of a file; 0 if it does not exist."""
     try:
-        return Path(path).stat().st_ino
+        return os.stat(path).st_ino
     except OSError:
         return 0
 
