@@ -28,7 +28,7 @@ from summary import Table, geometric_mean
 
 import einsumx
 from einsumx.conformance.frameworks import framework_of
-from einsumx.conformance.results import count_statuses, read_runs
+from einsumx.conformance.report.results import count_statuses, read_runs
 from einsumx.ir.text import quantity
 from einsumx.terminal import timing
 

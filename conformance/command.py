@@ -12,13 +12,13 @@ from itertools import chain
 
 from einsumx.conformance.case import Case, Outcome
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.markdown import markdown
 from einsumx.conformance.options import Level
-from einsumx.conformance.page import page, template
-from einsumx.conformance.results import Run, make_run, merge, read_runs, write_runs
+from einsumx.conformance.report.markdown import markdown
+from einsumx.conformance.report.page import page, template
+from einsumx.conformance.report.results import Run, make_run, merge, read_runs, write_runs
+from einsumx.conformance.report.terminal import difference_lines, print_table, run_lines, with_progress
 from einsumx.conformance.subject import Subject, installed_backends, subjects
 from einsumx.conformance.suite import cases, run, stale_entries, unshown_entries
-from einsumx.conformance.terminal import difference_lines, print_table, run_lines, with_progress
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.host.files import write_text
 

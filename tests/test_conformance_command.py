@@ -17,13 +17,14 @@ from einsumx.adapters import registry
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.traits import Traits
 from einsumx.cli.main import main
-from einsumx.conformance import command, suite, terminal
+from einsumx.conformance import command, suite
 from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, matches
 from einsumx.conformance.deviations import Deviation
-from einsumx.conformance.markdown import markdown
-from einsumx.conformance.page import page, template
+from einsumx.conformance.report import terminal
+from einsumx.conformance.report.markdown import markdown
+from einsumx.conformance.report.page import page, template
+from einsumx.conformance.report.results import Run, differences, merge, read_runs, write_runs
 from einsumx.conformance.reproduce import reproducer
-from einsumx.conformance.results import Run, differences, merge, read_runs, write_runs
 from einsumx.conformance.subject import Subject, callable_subject, subjects
 from einsumx.host.files import write_text
 

@@ -13,7 +13,7 @@ from test_conformance_command import RUNS, conformance
 
 import einsumx
 from einsumx.blocked.program import BlockedProgram
-from einsumx.conformance.results import read_runs, write_runs
+from einsumx.conformance.report.results import read_runs, write_runs
 from einsumx.errors import EinsumxError
 from einsumx.streaming.blocks import Blocks
 from einsumx.streaming.shared_operands import Dataset, Mapped, Pickled

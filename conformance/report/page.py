@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.conformance.case import Outcome, Status
 from einsumx.conformance.framework import DTYPES
-from einsumx.conformance.results import STATUSES, Run, differences, features_of, not_judged
+from einsumx.conformance.report.results import STATUSES, Run, differences, features_of, not_judged
 from einsumx.conformance.suite import FEATURES
 from einsumx.errors import EinsumxError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page", "template"]
 
-_ASSETS = files("einsumx.conformance")
+_ASSETS = files("einsumx.conformance.report")
 
 _MARKS: dict[Status, str] = {"fail": "✗", "deviation": "≠", "pass": "✓", "inapplicable": "–"}
 """The worst status first, which is also the order in a cell."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from einsumx.conformance.case import Outcome
-from einsumx.conformance.results import STATUSES, Run, count_statuses, differences, features_of, group_by
+from einsumx.conformance.report.results import STATUSES, Run, count_statuses, differences, features_of, group_by
 from einsumx.terminal import terminal_width, timing
 
 __all__ = ["difference_lines", "print_table", "run_lines", "with_progress"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from einsumx.conformance.case import Outcome
-from einsumx.conformance.results import Run, count_statuses, features_of, group_by, not_judged
+from einsumx.conformance.report.results import Run, count_statuses, features_of, group_by, not_judged
 
 __all__ = ["markdown"]
 
