@@ -1,13 +1,7 @@
 """einsumx: one einsum for every array library, on that library's own fast kernels."""
 
-from os import path as _path
 from sys import modules as _modules
 from typing import TYPE_CHECKING
-
-# In a checkout, backends/ and conformance/ are next to this package and not in it; Python started there needs both.
-# Importing pathlib would take a third of the time of importing this package.
-if not _path.isdir(_path.join(__path__[0], "backends")):  # noqa: PTH112, PTH118
-    __path__.append(_path.dirname(__path__[0]))  # noqa: PTH120
 
 from einsumx.adapters.registry import register
 from einsumx.api import addeinsum, einsum, einsum_frexp, einsum_path, plan

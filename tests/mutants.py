@@ -221,7 +221,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
         for number in range(workers):
-            trees.put(Path(shutil.copytree(ROOT, Path(folder, str(number)), ignore=LEFT_OUT)))
+            trees.put(Path(shutil.copytree(ROOT, Path(folder, str(number)), symlinks=True, ignore=LEFT_OUT)))
         first = trees.get()
         tests = lines_of_tests(first, others)
         trees.put(first)

@@ -32,15 +32,9 @@ UPWARD = {
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the package, with backends/ and conformance/ in it as they are where it is installed."""
-    copy, leave = tmp_path / "einsumx", shutil.ignore_patterns("__pycache__")
-    for folder in einsumx.__path__:
-        if Path(folder).name == "einsumx":
-            shutil.copytree(folder, copy, ignore=leave, dirs_exist_ok=True)
-    for name in ("backends", "conformance"):
-        if not (copy / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, ignore=leave)
-    return copy
+    """A copy of the package."""
+    (folder,) = einsumx.__path__
+    return Path(shutil.copytree(folder, tmp_path / "einsumx", ignore=shutil.ignore_patterns("__pycache__")))
 
 
 def lint(package: Path) -> tuple[int, str]:

@@ -7,7 +7,7 @@ import pytest
 import einsumx
 
 PACKAGES = ("einsumx", "einsumx.backends", "einsumx.conformance")
-"""An editable checkout has the last two outside of the first."""
+"""In a checkout, the first has links to the last two, which `rglob` does not follow."""
 
 
 def modules():

@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 from email.parser import Parser
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,9 @@ def missing(wanted, packed):
 
 @pytest.fixture(scope="module")
 def tracked():
-    """The files that git tracks, as paths from the checkout's root."""
+    """The files that git tracks, as paths from the checkout's root, without the links to two folders."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    return listed.stdout.rstrip("\0").split("\0")
+    return [path for path in listed.stdout.rstrip("\0").split("\0") if path not in PLACES.values()]
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,12 @@ def test_the_links_on_pypi_are_absolute_and_lead_to_tracked_files(tracked, wheel
 def test_the_changelog_has_the_version_that_is_packed():
     newest, *_ = re.findall(r"^## (\S+)", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest == VERSION
+
+
+@pytest.mark.parametrize("folder", ["tests", "docs", "benchmarks", "noxfile"])
+def test_what_is_beside_the_package_is_not_in_it(folder):
+    assert (CHECKOUT / folder).exists() or (CHECKOUT / f"{folder}.py").exists()
+    assert find_spec(f"einsumx.{folder}") is None
 
 
 def test_type_checkers_find_that_the_package_is_typed():
