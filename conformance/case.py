@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
@@ -198,15 +197,11 @@ def matches(case: str, pattern: str) -> bool:
     >>> matches("sublists/[0,1];[1,2] (2,3) (3,4) float32", "sublists/[0,1]*")
     True
     """
-    return _compiled(pattern).match(case) is not None
+    return as_expression(pattern).match(case) is not None
 
 
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression, in which ``[`` has no special meaning.
-
-    :mod:`fnmatch` caches only 256 patterns in most versions of Python; lists of deviations have more.
-    """
+def as_expression(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression, in which ``[`` has no special meaning."""
     return re.compile(translate(pattern.replace("[", "[[]")))
 
 

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import numpy as np
 
-from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, matches
+from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, as_expression
 from einsumx.conformance.checks import failure_of
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
@@ -88,7 +88,8 @@ def cases(level: Level = "full", select: str = "*", random: int | None = None, s
     """
     drawn = tuple((case.id, case) for case in randomized.cases(RANDOM[level] if random is None else random, seed))
     at_level = [(name, case) for name, case in _named() + drawn if level == "full" or not case.full]
-    selected = [case for name, case in at_level if matches(name, select)]
+    expression = as_expression(select)
+    selected = [case for name, case in at_level if expression.match(name)]
     return sorted(selected, key=lambda case: list(FEATURES).index(case.feature))
 
 
@@ -127,8 +128,8 @@ def stale_entries(deviations: Sequence[Deviation]) -> Iterator[Outcome]:
     """A failure for each listed pattern that no case of any level matches."""
     ids = [case.id for case in cases()]
     for listed in deviations:
-        for pattern in listed.patterns:
-            if not any(matches(case, pattern.removeprefix("!")) for case in ids):
+        for pattern, expression in listed.patterns.items():
+            if not any(map(expression.match, ids)):
                 message = f"there is no such case, though it is listed ({listed.reason}): take it off the list"
                 yield Outcome(pattern, LISTED, "", "fail", message)
 

@@ -60,12 +60,12 @@ def tensordot(a: Any, b: Any, axes: Axes = 2) -> Any:
     """
     axes = _as_numbers(axes)
     try:
-        equation = _known_tensordot(axes, a.shape, b.shape)
+        equation = _known(axes, a.shape, b.shape)
     except (AttributeError, TypeError):  # numbers or lists
         equation = ""
     if not equation:
         (a, b), shapes = _with_shapes(a, b)
-        equation = _known_tensordot(axes, *shapes)
+        equation = _known(axes, *shapes)
     return einsum(equation, a, b)
 
 
@@ -96,12 +96,12 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     """
     axes = None if axes is None else _as_numbers(axes)
     try:
-        equation = _known_transpose(axes, len(a.shape))
+        equation = _known(axes, a.shape)
     except (AttributeError, TypeError):  # a number or a list
         equation = ""
     if not equation:
         (a,), (shape,) = _with_shapes(a)
-        equation = _known_transpose(axes, len(shape))
+        equation = _known(axes, shape)
     return einsum(equation, a)
 
 
@@ -218,5 +218,7 @@ def _positions(axes: Sequence[int], rank: int, operand: int) -> list[int]:
     return places
 
 
-_known_tensordot = lru_cache(maxsize=1024)(_tensordot_equation)
-_known_transpose = lru_cache(maxsize=256)(_transpose_equation)
+@lru_cache(maxsize=1024)
+def _known(axes: Any, shape: Sequence[int], *other: Sequence[int]) -> str:
+    """The equation of a ``tensordot`` of arrays of two shapes, or of a ``transpose`` of one."""
+    return _tensordot_equation(axes, shape, *other) if other else _transpose_equation(axes, len(shape))

@@ -21,7 +21,6 @@ _BOUNDS = {
     "forms": 4096,
     "options": 4096,
     "plans": 1024,
-    "sizes": 1024,
     "equations": 1024,
     "stored": 256,
     "blocks": 256,
@@ -82,13 +81,13 @@ def cache_info() -> dict[str, CacheInfo]:
     A call with text and arrays alone is looked up in ``calls``, and one in another form, with Python numbers or most
     keywords in ``forms``.
     Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
-    :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made,
-    ``sizes`` and ``equations`` are searched.
+    :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made of an
+    equation that is not plain letters or integers, ``equations`` is searched.
     ``stored`` is for plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'forms', 'limits', 'options', 'plans', 'sizes', 'stored']
+    ['blocks', 'calls', 'equations', 'forms', 'limits', 'options', 'plans', 'stored']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name in _BOUNDS.keys() & _caches:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from inspect import Parameter, getattr_static, signature
 from threading import RLock, Thread
 from typing import Any, NamedTuple, cast
@@ -125,19 +125,14 @@ class Names:
     def _current_places(self) -> list[_Place]:
         """The names with their current functions; two names for one function get the same replacement."""
         by_functions: dict[tuple[Function, Function], _Place] = {}
-        replacements: dict[tuple[Function, Any], Function] = {}
+        replacements: dict[tuple[Any, ...], Function] = {}
         places = []
         for name in self._library.names():
             native, held = getattr(name.owner, name.name), vars(name.owner).get(name.name)
-            if name.ours is not None:
-                ours = name.ours(native)
-            elif (native, name.around) in replacements:
-                ours = replacements[native, name.around]
-            else:
-                ours = behind(cast(Adapter, self._library), native)  # others say how each name is replaced
-                if name.around is not None:
-                    ours = name.around(native, ours)
-                replacements[native, name.around] = ours
+            key = native, name.ours, name.around
+            if key not in replacements:
+                replacements[key] = self._replacement(name, native)
+            ours = replacements[key]
             if (native, ours) not in by_functions:
                 chosen = _in_blocks(self.is_replaced_here, native, ours)
                 imported = Bindings(native, ours, chosen) if name.everywhere else None
@@ -148,6 +143,13 @@ class Names:
                         name.tell(function)
             places.append(by_functions[native, ours]._replace(owner=name.owner, name=name.name, held=held))
         return places
+
+    def _replacement(self, name: Name, native: Function) -> Function:
+        """The function to call instead of ``native``."""
+        if name.ours is not None:
+            return name.ours(native)
+        ours = behind(cast(Adapter, self._library), native)  # others say how each name is replaced
+        return ours if name.around is None else name.around(native, ours)
 
 
 def _in_blocks(is_replaced_here: Callable[[], bool], native: Function, ours: Function) -> Function:
@@ -330,10 +332,8 @@ def behind(adapter: Adapter, native: Function) -> Function:
     name = f"{native.__module__}.{native.__qualname__}"
     keywords = _Keywords(native)
 
-    described = lru_cache(maxsize=1024)(partial(_described, adapter))
-
     def checked(*operands: Any, **options: Any) -> Any:
-        reason, has_array = described(tuple(map(type, operands)))
+        reason, has_array = _described(adapter, list(map(type, operands)))
         if not reason:
             try:
                 if has_array and not options:
@@ -370,7 +370,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
     return cached_first(function, translated)
 
 
-def _described(adapter: Adapter, kinds: tuple[type, ...]) -> tuple[str, bool]:
+def _described(adapter: Adapter, kinds: Sequence[type]) -> tuple[str, bool]:
     """Why a call with arguments of these types falls back, or ""; and whether one of them is an array."""
     arrays = [kinds[place] for place in array_places(kinds) if not is_builtin(kinds[place])]
     for kind in arrays:

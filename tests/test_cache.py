@@ -33,10 +33,10 @@ def test_arrays_that_differ_in_their_gaps_alone_share_a_plan():
 
 def test_every_cache_is_bounded_and_keeps_its_bound():
     assert all(info.maxsize > 0 for info in einsumx.cache_info().values())
-    bound = einsumx.cache_info()["sizes"].maxsize
+    bound = einsumx.cache_info()["plans"].maxsize
     for size in range(1, bound + 20):
-        einsumx.plan("i->", (size,))
-    assert einsumx.cache_info()["sizes"].currsize == bound
+        einsumx.plan("i->", np.ones(size))
+    assert einsumx.cache_info()["plans"].currsize == bound
 
 
 def test_clearing_forgets_everything():

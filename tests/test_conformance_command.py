@@ -22,7 +22,7 @@ from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, matc
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.report import terminal
 from einsumx.conformance.report.markdown import markdown
-from einsumx.conformance.report.page import page, template
+from einsumx.conformance.report.page import page
 from einsumx.conformance.report.results import Run, differences, merge, read_runs, write_runs
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject, callable_subject, subjects
@@ -439,7 +439,6 @@ def test_a_page_shows_hostile_names_as_what_they_are():
 
 def test_without_jinja2_a_page_is_refused_before_any_case_runs(capsys, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    template.cache_clear()
     assert conformance("--backend", "numpy", "--quiet", "--html", str(tmp_path / "page.html"), *FEW) == 2
     captured = capsys.readouterr()
     assert "an HTML page needs Jinja2: pip install 'einsumx[conformance]'" in captured.err

@@ -135,7 +135,7 @@ print(json.dumps([before, einsumx.cache_info()]))
 """
     before, after = fresh(code)
     assert before == after
-    names = {"blocks", "calls", "equations", "limits", "forms", "options", "plans", "sizes", "stored"}
+    names = {"blocks", "calls", "equations", "limits", "forms", "options", "plans", "stored"}
     assert set(before) == names
 
 

@@ -222,7 +222,7 @@ def test_only_pages_of_the_map_are_given_back(tmp_path, monkeypatch):
         def madvise(self, address, length, advice):
             given.append((address.value, address.value + length.value))
 
-    monkeypatch.setattr(page_cache, "_system_calls", Calls)
+    monkeypatch.setattr(page_cache, "_LIBRARY", Calls())
     start = mapped.__array_interface__["data"][0]
     for array, box in [(mapped, (slice(3, 9),)), (mapped[5:6].reshape(()), ()), (mapped[::-2], (slice(1, 4),))]:
         page_cache.give_back(array, box)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, wraps
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -21,7 +21,6 @@ def names() -> Iterator[Name]:
         yield Name(import_module(module), "einsum", ours=_replacing)
 
 
-@lru_cache(maxsize=1)  # one function for both names
 def _replacing(native: Function) -> Function:
     """The replacement: einsumx, or ``native`` for calls that it has no keyword for, or that have no Dask array."""
 

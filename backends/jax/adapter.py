@@ -83,6 +83,14 @@ class JaxAdapter(Adapter):
     def _jax(self) -> Any:
         return import_module("jax")
 
+    @cached_property
+    def _tracer(self) -> type:
+        tracer: type = self._jax.core.Tracer
+        return tracer
+
+    def _is_traced(self, array: Any) -> bool:
+        return isinstance(array, self._tracer)
+
     # -- which arrays -----------------------------------------------------------------------------------
 
     def check_type(self, kind: type) -> None:
@@ -112,7 +120,7 @@ class JaxAdapter(Adapter):
 
     def device(self, array: Array) -> str:
         """The names of the devices that hold ``array``; empty for tracers and for arrays not committed to a device."""
-        return "" if _is_tracer(type(array)) or not array.committed else _device_names(array.sharding)
+        return "" if self._is_traced(array) or not array.committed else _device_names(array.sharding)
 
     def dtype_name(self, dtype: Any) -> str:
         try:
@@ -301,7 +309,7 @@ class JaxAdapter(Adapter):
     # -- exponents --------------------------------------------------------------------------------------
 
     def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
-        if not _is_tracer(type(array)):
+        if not self._is_traced(array):
             return None
         xp, lax = self.xp, self._jax.lax
         is_complex = xp.iscomplexobj(array)
@@ -319,7 +327,7 @@ class JaxAdapter(Adapter):
         return self._jax.lax.bitcast_convert_type(array, self.xp.dtype(dtype))
 
     def as_exponent(self, exponent: Any) -> Any:
-        return exponent if _is_tracer(type(exponent)) else int(exponent)
+        return exponent if self._is_traced(exponent) else int(exponent)
 
     def public_class(self) -> type[Adapter]:
         return _PublicJax
@@ -432,7 +440,7 @@ class JaxAdapter(Adapter):
     # -- blocks -----------------------------------------------------------------------------------------
 
     def check_eager(self, array: Array) -> None:
-        if _is_tracer(type(array)):
+        if self._is_traced(array):
             raise BackendError(
                 "memory_limit= works for arrays, not while jax.jit, jax.grad or jax.vmap traces them, because XLA "
                 "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
@@ -619,11 +627,6 @@ def _ones(shape: Axes) -> Axes:
 
 def _without_ones(shape: Axes) -> Axes:
     return tuple([size for size in shape if size != 1])
-
-
-_is_tracer: Callable[[type], bool] = lru_cache(maxsize=256)(
-    lambda kind: issubclass(kind, import_module("jax").core.Tracer)
-)
 
 
 def _device_name(device: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import POINTER, byref, c_bool, c_byte, c_char_p, c_int, c_int64, c_void_p, cast
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -43,7 +43,6 @@ class Calls:
         self._library, self._check = mx.base._LIB, mx.base.check_call
         self.mxnet_1 = str(mx.__version__).startswith("1.")
         self._np_space = "_np" if self.mxnet_1 else "_npi"
-        self._operator = lru_cache(maxsize=1024)(self._prepared)
 
     # -- operators --------------------------------------------------------------------------------------
 
@@ -100,7 +99,7 @@ class Calls:
         """``mx.np.swapaxes``."""
         return self._operator("_npi", "swapaxes", 1, dim1=axis1, dim2=axis2)
 
-    def _prepared(self, space: str, name: str, count: int, **arguments: Any) -> Callable[..., Array]:
+    def _operator(self, space: str, name: str, count: int, **arguments: Any) -> Callable[..., Array]:
         """An operator of ``count`` arrays; if possible a function of MXNet 2, whose arguments are not text."""
         if not self.mxnet_1:
             function = c_void_p()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from typing import Any, TypeAlias
@@ -77,7 +76,6 @@ def _labels(term: Sequence[Any], shape: Sequence[int | None]) -> tuple[Any, ...]
     return (*term[:place], *(EllipsisAxis(-k) for k in range(span, 0, -1)), *term[place + 1 :])
 
 
-@lru_cache(maxsize=256)
 def recorded(program: Program, adapter: MxnetArrays) -> Run:
     """A function that records the contraction of ``program`` for operands of any sizes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from typing import Any
 from warnings import warn
 
@@ -51,9 +51,8 @@ def _replacing(native: Function, operand: type) -> Function:
     return function
 
 
-@lru_cache(maxsize=1024)
 def _say_native(equation: str) -> None:
-    """Warn once per equation that MXNet's own einsum is used."""
+    """Warn that MXNet's own einsum is used; Python shows a warning once for each place and equation."""
     warn(
         f"MXNet's own, slow einsum is recorded for {shown(equation)}: how many axes the ellipsis stands for is not "
         "known of symbols without shapes; write labels in its place, or declare the variable's shape",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -252,7 +252,6 @@ def _letters(count: int) -> list[str]:
     return [symbol(number) for number in range(count)]
 
 
-@lru_cache(maxsize=256)
 def _dtype_name(dtype: Any) -> str:
     name: str = get_backend("numpy").dtype_name(dtype)
     if name not in TRAITS.dtypes:  # type: ignore[operator]

@@ -524,7 +524,6 @@ class TensorflowAdapter(Adapter):
             self.xp.test.experimental.sync_devices()
 
 
-@lru_cache(maxsize=256)
 def _device_name(device: str) -> str:
     """The short name of a device of this process, such as ``cpu:0``; the whole name of another process's.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from math import prod
 
@@ -18,7 +17,6 @@ _MOST_SUMMED = 3
 """The most axes of an array that TensorFlow sums without transposing it, after adjacent axes have been merged."""
 
 
-@lru_cache(maxsize=1024)
 def sum_passes(axes: Axes, shape: Axes) -> tuple[Axes, ...]:
     """The axes to sum in each pass; all sums but the last keep their axes, with size 1.
 
@@ -37,7 +35,6 @@ def sum_passes(axes: Axes, shape: Axes) -> tuple[Axes, ...]:
     return (first, *between, tuple(sorted((*last, *ones))))
 
 
-@lru_cache(maxsize=1024)
 def is_wide_broadcast(left: Axes, right: Axes) -> bool:
     """Whether a product of arrays of these shapes broadcasts in more groups of axes than TensorFlow does.
 
@@ -67,7 +64,6 @@ class Groups:
     back: Axes
 
 
-@lru_cache(maxsize=1024)
 def grouped(left: Axes, right: Axes) -> Groups:
     """How to multiply two arrays with three groups of axes; the one with fewer axes gets axes of size 1 in front.
 

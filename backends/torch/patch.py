@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, wraps
+from functools import wraps
 from importlib import import_module
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -17,6 +17,9 @@ torch: Any = import_module("torch")
 
 _LETTERS: dict[Any, str] = {...: "...", **dict(enumerate(ascii_uppercase + ascii_lowercase))}
 """The letter that torch writes for each label in a sublist."""
+
+_PLAIN = frozenset([torch.Tensor, torch.nn.Parameter, str, list, tuple])
+"""The types of most operands, which override none of torch's functions."""
 
 _scripted: list[Function] = []
 """Functions that TorchScript knows by ``id()``; they are kept alive so that no other object gets the same id."""
@@ -41,7 +44,7 @@ def _around(native: Function, eager: Function) -> Function:
         if torch._C._len_torch_function_stack() and _is_watched():
             return overridden(operands, options, "a TorchFunctionMode is active")
         operands = _one_by_one(operands)
-        if not all(map(_is_plain, map(type, operands))) and any(map(_overrides, map(type, operands))):
+        if not _PLAIN.issuperset(map(type, operands)) and any(map(_overrides, map(type, operands))):
             return overridden(operands, options, "an operand has functions of its own")
         if torch.jit.is_tracing():
             say_native("torch.einsum", operands, "torch.jit.trace records code for other sizes too")
@@ -70,12 +73,6 @@ def _with_text(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     except (KeyError, TypeError):  # labels that only einsumx has
         return operands
     return "->".join([",".join(terms[:pairs]), *terms[pairs:]]), *operands[: 2 * pairs : 2]
-
-
-@lru_cache(maxsize=1024)
-def _is_plain(kind: type) -> bool:
-    """Whether a type is torch's own tensor type, or neither a tensor type nor a proxy of one."""
-    return kind in (torch.Tensor, torch.nn.Parameter) or not _is_tensor(kind)
 
 
 def _is_tensor(kind: type) -> bool:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from importlib.resources import files
 from itertools import product
 
-from einsumx.conformance.case import matches
+from einsumx.conformance.case import as_expression
 
 __all__ = ["DEVIATIONS", "Deviation"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Deviation:
     r"""Cases in which a subject deviates from the contract.
 
@@ -43,30 +43,25 @@ class Deviation:
     sometimes: bool = False
     crashes: bool = False
 
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The lines of :attr:`cases`, one for each combination of alternatives."""
-        return _patterns(self.cases)
+    @cached_property
+    def patterns(self) -> dict[str, re.Pattern[str]]:
+        """The lines of :attr:`cases`, one for each combination of alternatives, as text and as expression."""
+        patterns = []
+        for line in filter(None, map(str.strip, self.cases.splitlines())):
+            feature, slash, rest = line.partition("/")
+            choices = product(*(word.split("|") for word in rest.split(" ")))
+            patterns += [f"{feature}{slash}{' '.join(words)}" for words in choices]
+        return {pattern: as_expression(pattern.removeprefix("!")) for pattern in patterns}
 
     def matches(self, case: str) -> bool:
         """Whether the case of that id is listed here."""
-        matching = [pattern for pattern in self.patterns if matches(case, pattern.removeprefix("!"))]
+        matching = [pattern for pattern, expression in self.patterns.items() if expression.match(case)]
         return bool(matching) and not any(pattern.startswith("!") for pattern in matching)
 
     def holds_in(self, version: str) -> bool:
         """Whether that version of the subject deviates."""
         numbers = _numbers(version)
         return _numbers(self.since) <= numbers and (not self.before or numbers < _numbers(self.before))
-
-
-@cache
-def _patterns(cases: str) -> tuple[str, ...]:
-    patterns = []
-    for line in filter(None, map(str.strip, cases.splitlines())):
-        feature, slash, rest = line.partition("/")
-        choices = product(*(word.split("|") for word in rest.split(" ")))
-        patterns += [f"{feature}{slash}{' '.join(words)}" for words in choices]
-    return tuple(patterns)
 
 
 def _numbers(version: str) -> list[int]:

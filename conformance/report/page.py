@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +67,6 @@ def page(runs: Sequence[Run]) -> str:
     )
 
 
-@lru_cache
 def template() -> Template:
     """The page's template, which escapes what it inserts.
 

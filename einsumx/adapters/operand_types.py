@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType
 
 from einsumx.errors import BackendError
@@ -21,11 +20,11 @@ __all__ = [
 ]
 
 _LAZY = {
-    ("dask", "Array"): "einsumx.backends.dask",
-    ("autoray", "LazyArray"): "einsumx.backends.autoray",
-    ("torch", "Proxy"): "einsumx.backends.torch.fx",
+    "Array": ("dask", "einsumx.backends.dask"),
+    "LazyArray": ("autoray", "einsumx.backends.autoray"),
+    "Proxy": ("torch", "einsumx.backends.torch.fx"),
 }
-"""The package and the class of lazy arrays, and the module whose ``einsum`` contracts them."""
+"""By the class of lazy arrays, its package, and the module whose ``einsum`` contracts them."""
 
 _CONVERSIONS = {
     "filled": "x.filled(0)",
@@ -55,11 +54,14 @@ def top_package(module: str) -> str:
     return module.partition(".")[0]
 
 
-@lru_cache(maxsize=1024)
 def lazy_module(kind: type) -> str | None:
     """The module whose ``einsum`` contracts lazy arrays of this type; None for other types."""
-    modules = (_LAZY.get((top_package(base.__module__), base.__name__)) for base in kind.__mro__)
-    return next(filter(None, modules), None)
+    for base in kind.__mro__:
+        if base.__name__ in _LAZY:
+            package, module = _LAZY[base.__name__]
+            if top_package(base.__module__) == package:
+                return module
+    return None
 
 
 def is_sparse(kind: type) -> bool:

@@ -36,7 +36,6 @@ __all__ = [
     "lazy",
     "lazy_planner",
     "owner",
-    "refusal",
     "register",
     "replaceable",
     "serving",
@@ -91,7 +90,7 @@ def register(adapter: Adapter) -> None:
 
 def forget() -> None:
     """Clear the caches of which types belong to which backend, and of the installed entry points."""
-    for cache in (backend_of, refusal, serving, _is_known, _backend, declared_backends):
+    for cache in (backend_of, serving, _backend, declared_backends):
         cache.cache_clear()
 
 
@@ -181,16 +180,6 @@ def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
     return next(iter(first_operands), None), all_plain
 
 
-@lru_cache(maxsize=256)
-def refusal(types: tuple[type, ...]) -> str:
-    """Why :func:`backend_of` raises an error for operands of these types, in one line; empty if it does not."""
-    try:
-        backend_of(types)
-    except BackendError as error:
-        return str(error).partition("\n")[0]
-    return ""
-
-
 @lru_cache(maxsize=1024)
 def serving(kind: type) -> Adapter:
     """The backend for arrays of one type: that of the first base class which a framework defines.
@@ -215,10 +204,13 @@ def owner(array: object) -> Adapter | None:
     return serving(kind).of((array,)) if _is_known(kind) else None
 
 
-@lru_cache(maxsize=1024)
 def _is_known(kind: type) -> bool:
     """Whether a framework defines this type or a base class of it, even if its backend refuses the type."""
-    return _adapter_of(kind) is not None
+    try:
+        serving(kind)
+    except BackendError:
+        return _adapter_of(kind) is not None
+    return True
 
 
 def _adapter_of(kind: type) -> Adapter | None:

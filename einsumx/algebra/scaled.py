@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from importlib import import_module
 from math import frexp, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -152,7 +151,6 @@ SCALED = Scaled()
 """The meaning of :func:`einsumx.einsum_frexp`."""
 
 
-@lru_cache(maxsize=256)
 def _of_mantissas(traits: Traits) -> Traits:
     """The traits of a framework that casts halves before anything else, because they have too few exponents."""
     return replace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import log, prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -206,7 +205,6 @@ class SemiringAlgebra(Algebra):
         return lambda lhs, rhs: multiply(lhs[left], rhs[right])[taken]
 
 
-@lru_cache(maxsize=256)
 def _in_elements(traits: Traits, is_log: bool) -> Traits:
     """The traits of a framework whose only product is that of a semiring, with one batch axis."""
     halves = tuple((name, wide) for name, wide in traits.widen if name in _FLOATS)

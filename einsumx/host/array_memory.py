@@ -20,7 +20,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,7 +103,7 @@ class _Lease:
 
 
 class _MemoryPool:
-    """Idle blocks, the oldest first. ``bound`` is the number of bytes that the user set; None for the default."""
+    """Idle blocks, the oldest first. ``bound`` is the most bytes to hold; None before it is first needed."""
 
     def __init__(self) -> None:
         self.bound: int | None = None
@@ -272,13 +271,10 @@ def memory_pool_info() -> MemoryPoolInfo:
 
 
 def _bound() -> int:
-    return _default() if _pool.bound is None else _pool.bound
-
-
-@lru_cache(maxsize=1)
-def _default() -> int:
-    size = variable(_ENVIRONMENT, bytes_in, "an amount of memory such as 1GiB, 500MB, or bytes")
-    return _DEFAULT if size is None else size
+    if _pool.bound is None:
+        size = variable(_ENVIRONMENT, bytes_in, "an amount of memory such as 1GiB, 500MB, or bytes")
+        _pool.bound = _DEFAULT if size is None else size
+    return _pool.bound
 
 
 @when_cleared

@@ -49,7 +49,9 @@ def get_num_threads() -> int:
     >>> einsumx.get_num_threads() >= 1
     True
     """
-    return _pool.threads or _default()
+    if not _pool.threads:
+        _pool.threads = _default()
+    return _pool.threads
 
 
 def set_num_threads(number: int) -> None:
@@ -78,7 +80,6 @@ def set_num_threads(number: int) -> None:
     _pool.threads = int(number)
 
 
-@lru_cache(maxsize=1)
 def _default() -> int:
     for name in _ENVIRONMENT:
         number = _from_environment(name)
@@ -123,13 +124,14 @@ def _cores() -> int:
 # -- BLAS ---------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
 def _blas() -> Blas:
-    with _pool.lock:  # or threads that come here at the same time would each hold another one
-        return _detected_blas()
+    blas = _pool.blas
+    if blas is None:
+        with _pool.lock:  # or threads that come here at the same time would each hold another one
+            blas = _pool.blas = _pool.blas or _detected_blas()
+    return blas
 
 
-@lru_cache(maxsize=1)
 def _detected_blas() -> Blas:
     np.ndarray  # noqa: B018  # loads its BLAS
     # A library built for fewer threads than there are CPUs looks limited, and the pool follows it.
@@ -192,11 +194,12 @@ class _Call:
 class _Pool:
     """Daemon threads that wait for calls to help with. They are started when first needed, and never end.
 
-    ``threads`` is the number that the user set; 0 for the default.
+    ``threads`` is the number that the user set, or the default; 0 before it is first needed. ``blas`` is NumPy's.
     """
 
     def __init__(self) -> None:
         self.threads = 0
+        self.blas: Blas | None = None
         self.forget_workers()
 
     def forget_workers(self) -> None:
@@ -315,10 +318,9 @@ def sharing(workers: int, backend: str = "numpy") -> Iterator[None]:
 def _after_fork() -> None:
     """The child of a fork has none of the workers, and nobody releases locks that were held."""
     _pool.forget_workers()
-    if _blas.cache_info().currsize:
-        _blas().restore()
-        _blas.cache_clear()
-        _detected_blas.cache_clear()
+    if _pool.blas is not None:
+        _pool.blas.restore()
+        _pool.blas = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.operand_types import lazy_module, top_package
-from einsumx.adapters.registry import backend_of, get_backend, lazy, owner, refusal
+from einsumx.adapters.registry import backend_of, get_backend, owner
 from einsumx.adapters.replacement import Client, Function, Name, say_native
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
@@ -102,37 +102,38 @@ class _Framework(NamedTuple):
 
     Attributes:
         adapter: its backend; None for lazy arrays, which :func:`einsumx.einsum` alone takes.
-        names: the values of opt_einsum's ``backend=`` that mean it, and no module that computes otherwise.
+        packages: those of lazy arrays.
         refusal: why einsumx computes with none; empty if it does.
     """
 
     adapter: Adapter | None
-    names: tuple[Any, ...]
+    packages: tuple[str, ...] = ()
     refusal: str = ""
 
-
-_ANY = (None, "auto", "einsumx")
+    def is_meant_by(self, backend: Any) -> bool:
+        """Whether a value of opt_einsum's ``backend=`` means it, and no module that computes otherwise."""
+        if self.refusal or backend in (None, "auto", "einsumx"):
+            return not self.refusal
+        if self.adapter is None:
+            return backend in self.packages
+        name, module = self.adapter.name, self.adapter.module
+        return backend in (name, module, top_package(module), "jaxlib" if name == "jax" else name)
 
 
 def _framework_of(arrays: Sequence[Any]) -> _Framework:
     """The framework of the arrays; NumPy for numbers and lists."""
     kinds = tuple(map(type, arrays))
-    if lazy(arrays) is not None:
-        packages = [top_package(kind.__module__) for kind in kinds if lazy_module(kind) is not None]
-        return _Framework(None, (*_ANY, *packages))
-    reason = refusal(kinds)
-    return _Framework(None, (), reason) if reason else _served_by(backend_of(kinds)[0] or get_backend("numpy"))
-
-
-@lru_cache(maxsize=64)
-def _served_by(adapter: Adapter) -> _Framework:
-    jaxlib = ("jaxlib",) if adapter.name == "jax" else ()
-    return _Framework(adapter, (*_ANY, adapter.name, adapter.module, top_package(adapter.module), *jaxlib))
+    try:
+        adapter, _ = backend_of(kinds)
+    except BackendError as error:
+        packages = tuple([top_package(kind.__module__) for kind in kinds if lazy_module(kind)])
+        return _Framework(None, packages, "" if packages else str(error).partition("\n")[0])
+    return _Framework(adapter or get_backend("numpy"))
 
 
 def _other_backend(framework: _Framework, backend: Any) -> str:
     """Why ``backend=`` leaves a call to opt_einsum; empty if it does not."""
-    return "" if backend in framework.names else f"backend={shown(backend)} is not the library of the operands"
+    return "" if framework.is_meant_by(backend) else f"backend={shown(backend)} is not the library of the operands"
 
 
 def _refusal(framework: _Framework, operands: Sequence[Any], error: BackendError) -> str:
@@ -145,12 +146,12 @@ def _refusal(framework: _Framework, operands: Sequence[Any], error: BackendError
 
 def _sharing_backend(name: Any, arrays: Sequence[Any]) -> Any:
     """The backend for steps that opt_einsum shares: einsumx, unless it does not serve the arrays."""
-    return "einsumx" if name in _framework_of(arrays).names else name
+    return "einsumx" if _framework_of(arrays).is_meant_by(name) else name
 
 
 def _cacheable(adapter: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
     """The keywords of einsumx for a call of ``contract`` without ``out``, if they do not depend on the operands."""
-    accepted, reason = _accepted(_served_by(adapter), (), options)
+    accepted, reason = _accepted(_Framework(adapter), (), options)
     if reason or _limit(options) is not None:
         raise Uncacheable
     return accepted

@@ -69,7 +69,12 @@ def traits_in(algebra: Algebra, adapter: Adapter, device: str) -> Traits:
     """
     if algebra.is_plain:
         return calibrated(adapter, device)
-    return algebra.traits(adapter, "" if device == "default" else device)  # type: ignore[no-any-return]
+    return _traits_of(algebra, adapter, "" if device == "default" else device)
+
+
+@lru_cache(maxsize=256)
+def _traits_of(algebra: Algebra, adapter: Adapter, device: str) -> Traits:
+    return algebra.traits(adapter, device)  # type: ignore[no-any-return]
 
 
 def read_rates(key: str, text: str) -> dict[str, float]:

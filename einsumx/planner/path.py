@@ -85,9 +85,8 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
     output, label_sizes = frozenset(equation.output), tuple(map(sizes.assumed, equation.sizes))
     if is_auto:
         classes = tuple([size_class(size) for size in label_sizes])
-        if any(operand.stored is not None for operand in operands):
-            return stored.sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
-        return _auto_path(inputs, output, classes)
+        is_sparse = any(operand.stored is not None for operand in operands)
+        return _auto_path(inputs, output, classes, tuple(map(fill.density, operands)) if is_sparse else ())
     match as_optimize(optimize):
         case (bool() | str()) as choice:
             steps = _optimized(inputs, output, label_sizes, choice)
@@ -108,7 +107,12 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
 
 
 @lru_cache(maxsize=1024)
-def _auto_path(inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...]) -> Path:
+def _auto_path(
+    inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], densities: tuple[float, ...]
+) -> Path:
+    """The path of ``"auto"``; ``densities`` are the operands' shares of stored elements, if some are sparse."""
+    if densities:
+        return stored.sparse_path(inputs, output, sizes, densities)
     if len(inputs) <= _FEW:
         terms = [sum([1 << label for label in labels]) for labels in (*inputs, output)]
         return _best_order(terms[:-1], terms[-1], _Spans(sizes))[1]

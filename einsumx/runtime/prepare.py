@@ -341,7 +341,7 @@ def make_program(
     """
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
-    sized = _sized(written, shapes)
+    sized = sized_equation(written, shapes)
     traits = traits or calibration.traits_in(options.algebra, adapter, device)
     dtype = served_dtype(contraction, traits)
     accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)
@@ -378,14 +378,19 @@ def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
 def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     """The equation with its sizes, and where and in which dtypes it is computed."""
     adapter, written, operands, device, options = contraction
-    sized = _sized(written, tuple([operand.shape for operand in operands]))
+    sized = sized_equation(written, [operand.shape for operand in operands])
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
     return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(adapter, operands, options, dtype))
 
 
-@cached("sizes")
-def _sized(written: Written, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation:
+def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
+    """The equation bound to shapes.
+
+    Raises:
+        EquationError, SizeError: it is wrong, or does not fit the shapes.
+    """
+    shapes = tuple(shapes)
     sized = bind.bind_plain(written, shapes)
     if sized is not None:
         return sized
@@ -406,11 +411,6 @@ def parsed(written: Written, count: int) -> Equation:
     if isinstance(written, str):
         return parse.parse_text(written, count)
     return parse.parse_sublists(*written)
-
-
-def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
-    """The equation bound to shapes, cached."""
-    return _sized(written, tuple(shapes))
 
 
 def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -26,7 +25,7 @@ def will_need(block: Any) -> None:
     run = block.itemsize
     while axes and axes[-1][0] == run:
         run *= axes.pop()[1]
-    calls = _system_calls()
+    calls = _LIBRARY
     if calls is None or not block.size or prod(size for _, size in axes) > _MANY:
         return
     lowest, _ = addresses(block)
@@ -42,7 +41,7 @@ def give_back(array: Any, box: tuple[slice, ...]) -> None:
     The system keeps its pages, those that were written to as well, as long as it has room. Between the rows of the
     part, other pages are given back too: reading them again finds them where they are.
     """
-    calls, mapped = _system_calls(), mapping(array)
+    calls, mapped = _LIBRARY, mapping(array)
     if calls is None or mapped is None or mapped.mode == "c":  # whose pages have changes that the file has not
         return
     part = (*box, ...)  # without the ellipsis, an array without axes becomes a number, which has memory of its own
@@ -62,10 +61,12 @@ def _load(calls: Any, start: int, stop: int) -> None:
             return
 
 
-@lru_cache(maxsize=1)
 def _system_calls() -> Any:
     """The C library, whose calls release the GIL; None if it lacks madvise or mincore."""
     if not hasattr(mmap, "MADV_WILLNEED"):
         return None
     library = ctypes.CDLL(None)
     return library if hasattr(library, "madvise") and hasattr(library, "mincore") else None
+
+
+_LIBRARY: Any = _system_calls()
