@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["ABOUT", "CASES", "LEVELS", "MORE", "SUBJECTS", "Level", "add_arguments"]
+__all__ = ["ABOUT", "IMPORT", "LEVELS", "MORE", "Level", "add_arguments"]
 
 Level: TypeAlias = Literal["quick", "full"]
 LEVELS: tuple[Level, ...] = ("quick", "full")
@@ -40,41 +40,31 @@ def _count(text: str) -> int:
     return count
 
 
-SUBJECTS: dict[str, dict[str, Any]] = {
-    "import": {
-        "action": "append",
-        "default": [],
-        "metavar": "MODULE",
-        "help": "first import this module, which calls einsumx.register; the current folder is searched too",
-    },
-    "backend": {"action": "append", "default": [], "metavar": "NAME", "help": "einsumx on this backend"},
-    "callable": {
-        "action": "append",
-        "default": [],
-        "metavar": "MODULE:NAME",
-        "help": "this einsum function, on arrays of its own framework (else NumPy), or of each backend",
-    },
-    "device": {"default": "", "help": "the arrays' device, such as cuda:0 (default: the framework's)"},
+IMPORT: dict[str, Any] = {
+    "action": "append",
+    "default": [],
+    "metavar": "MODULE",
+    "help": "first import this module, which calls einsumx.register; the current folder is searched too",
 }
-CASES: dict[str, dict[str, Any]] = {
-    "level": {"choices": LEVELS, "default": "quick", "help": "some or all of the cases (default: quick)"},
-    "random": {"type": _count, "metavar": "N", "help": "random problems in each dtype (default: 10, or 100 in full)"},
-    "seed": {"type": int, "default": 0, "metavar": "S", "help": "seed of the random problems (default: 0)"},
-}
-"""Options that the pytest plugin has too, as arguments of argparse's ``add_argument``."""
+"""The option ``--import``, which other commands have too, as arguments of argparse's ``add_argument``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     group = parser.add_argument_group("subjects")
-    for name, settings in SUBJECTS.items():
-        group.add_argument(f"--{name}", **settings)
+    group.add_argument("--import", **IMPORT)
+    group.add_argument("--backend", action="append", default=[], metavar="NAME", help="einsumx on this backend")
+    about = "this einsum function, on arrays of its own framework (else NumPy), or of each backend"
+    group.add_argument("--callable", action="append", default=[], metavar="MODULE:NAME", help=about)
+    group.add_argument("--device", default="", help="the arrays' device, such as cuda:0 (default: the framework's)")
     group.add_argument("--all", action="store_true", help="einsumx on every installed backend")
     group.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help="judge nothing; read files of --json")
 
     group = parser.add_argument_group("cases")
-    for name, settings in CASES.items():
-        group.add_argument(f"--{name}", **settings)
+    group.add_argument("--level", choices=LEVELS, default="quick", help="some or all of the cases (default: quick)")
+    about = "random problems in each dtype (default: 10, or 100 in full)"
+    group.add_argument("--random", type=_count, metavar="N", help=about)
+    group.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the random problems (default: 0)")
     group.add_argument("--case", default="*", metavar="PATTERN", help="only cases whose names match; * is any text")
     group.add_argument("--list", action="store_true", help="judge nothing; print the names of the cases")
 

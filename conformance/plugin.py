@@ -1,14 +1,10 @@
-"""The suite as pytest tests, for the tests of a package with a backend, or on an installed einsumx.
+"""The suite as pytest tests, for the tests of a package with a backend.
 
 In a test file::
 
     from einsumx.conformance.plugin import suite_test
 
     test_mylib_keeps_the_promises_of_einsumx = suite_test("mylib")
-
-Without one::
-
-    pytest -p einsumx.conformance.plugin --pyargs einsumx.conformance --einsumx-backend mylib
 
 A failure shows its message and a reproducer. A case that does not apply is skipped, and a listed deviation is an
 expected failure, both with their reasons. A listed case that passes fails.
@@ -22,16 +18,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from einsumx.adapters.entry_points import import_modules
 from einsumx.conformance.case import Case, Outcome
-from einsumx.conformance.options import CASES, SUBJECTS, Level
+from einsumx.conformance.options import Level
 from einsumx.conformance.subject import Subject, subjects
 from einsumx.conformance.suite import LISTED, cases, run, stale_entries
-from einsumx.errors import BackendError
 
-__all__ = ["report", "suite_test"]
+__all__ = ["RunCase", "parameters", "report", "suite_test"]
 
-_RunCase: TypeAlias = "Callable[[], Iterable[Outcome]]"
+RunCase: TypeAlias = "Callable[[], Iterable[Outcome]]"
 """Runs a case and yields its outcome."""
 
 
@@ -43,7 +37,7 @@ def suite_test(
     select: str = "*",
     random: int | None = None,
     seed: int = 0,
-) -> Callable[[_RunCase], None]:
+) -> Callable[[RunCase], None]:
     """A parametrized test function, with one test per case and subject.
 
     Args:
@@ -59,10 +53,10 @@ def suite_test(
         BackendError: there is no such backend or function, or it cannot be used here.
     """
     selected = cases(level, select, random, seed)
-    parameters = list(_parameters(subjects(backends, callables, device), selected, everything=select == "*"))
+    judged = subjects(backends, callables, device)
 
-    @pytest.mark.parametrize("run_case", parameters)
-    def test(run_case: _RunCase) -> None:
+    @pytest.mark.parametrize("run_case", list(parameters(judged, selected, everything=select == "*")))
+    def test(run_case: RunCase) -> None:
         report(run_case())
 
     return test
@@ -80,7 +74,7 @@ def report(outcomes: Iterable[Outcome]) -> None:
                 pytest.skip(outcome.message)
 
 
-def _parameters(subjects: Iterable[Subject], selected: Sequence[Case], *, everything: bool) -> Iterator[Any]:
+def parameters(subjects: Iterable[Subject], selected: Sequence[Case], *, everything: bool) -> Iterator[Any]:
     """The parameter of each test, whose id names subject and case."""
     for subject in subjects:
         listed = subject.deviations
@@ -88,28 +82,3 @@ def _parameters(subjects: Iterable[Subject], selected: Sequence[Case], *, everyt
             yield pytest.param(partial(run, subject, [case], listed), id=f"{subject.name} {case.id}")
         if everything:
             yield pytest.param(partial(stale_entries, listed), id=f"{subject.name} {LISTED}")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options for ``--pyargs einsumx.conformance``."""
-    group = parser.getgroup("einsumx", "the conformance suite of einsumx")
-    for name, settings in {**SUBJECTS, **CASES}.items():
-        group.addoption(f"--einsumx-{name}", **settings)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize ``einsumx.conformance.test_conformance`` from the command line."""
-    if "einsumx_case" in metafunc.fixturenames:
-        option = metafunc.config.getoption
-        backends, callables = option("--einsumx-backend"), option("--einsumx-callable")
-        if not (backends or callables):
-            raise pytest.Collector.CollectError(
-                "say what to judge: --einsumx-backend NAME, or --einsumx-callable MODULE:NAME"
-            )
-        try:
-            import_modules(option("--einsumx-import"))
-            judged = subjects(backends, callables, option("--einsumx-device"))
-        except BackendError as error:
-            raise pytest.Collector.CollectError(str(error)) from error
-        selected = cases(option("--einsumx-level"), random=option("--einsumx-random"), seed=option("--einsumx-seed"))
-        metafunc.parametrize("einsumx_case", list(_parameters(judged, selected, everything=True)))

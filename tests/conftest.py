@@ -21,14 +21,12 @@ for name in ("EINSUMX_EFFORT", "EINSUMX_FREEZE", "EINSUMX_WISDOM"):
 hypothesis.settings.register_profile("einsumx", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("einsumx")
 
-pytest_plugins = ["einsumx.conformance.plugin"]
 
-
-def pytest_configure(config):
-    """Judge every backend that is installed, unless the command line says which."""
-    from einsumx.conformance.subject import installed_backends
-
-    config.option.einsumx_backend = config.option.einsumx_backend or installed_backends()
+def pytest_addoption(parser):
+    """Which backends and which cases test_conformance.py has."""
+    parser.addoption("--einsumx-backend", action="append", default=[], help="by default all that are installed")
+    parser.addoption("--einsumx-level", choices=("quick", "full"), default="quick")
+    parser.addoption("--einsumx-random", type=int, help="how many random problems in each dtype")
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,7 +1,4 @@
-"""The suite under pytest: what becomes of each kind of outcome, and how a package's own test file uses it.
-
-tests/test_new_backend.py runs it in a process of its own.
-"""
+"""The suite under pytest: what becomes of each kind of outcome, and how a package's own test file uses it."""
 
 import re
 
@@ -19,9 +16,6 @@ from einsumx.conformance.plugin import suite_test
 
 test_it = suite_test(callables=["faulty_einsum:einsum"], select={select!r}, random=0)
 """
-
-ALONE = ("-p", "einsumx.conformance.plugin", "--pyargs", "einsumx.conformance")
-"""The arguments that run the suite without a test file."""
 
 
 def outcome_of(status, text):
@@ -81,26 +75,3 @@ def test_a_case_that_does_not_apply_is_skipped_with_the_reason(run_file):
     status, counts, text = run_file(select="dtypes/ij->ji *bfloat16")
     assert (status, counts["skipped"]) == (0, 1)
     assert "numpy has no bfloat16" in text
-
-
-def test_without_a_test_file_the_options_say_what_is_judged(pytester):
-    done = pytester.runpytest_inprocess(*ALONE, "-k", "diagonals", "--einsumx-callable", "faulty_einsum:einsum")
-    status, counts, text = outcome_of(done.ret, done.stdout.str())
-    assert (status, counts["failed"]) == (1, 2)
-    assert "test_conformance[faulty_einsum:einsum on numpy diagonals/ii->i (3,3) float32]" in text
-    done = pytester.runpytest_inprocess(*ALONE, "-k", "diagonals", "--einsumx-backend", "numpy")
-    status, counts, _ = outcome_of(done.ret, done.stdout.str())
-    assert (status, counts["passed"]) == (0, 13)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [((), "say what to judge: --einsumx-backend NAME"), (("--einsumx-backend", "nosuch"), "no backend is called 'no")],
-    ids=["nothing", "nosuch"],
-)
-def test_options_that_name_nothing_are_an_error_in_a_line(pytester, arguments, says):
-    done = pytester.runpytest_inprocess(*ALONE, *arguments)
-    text = done.stdout.str()
-    assert done.ret == 2
-    assert f"\n{says}" in text
-    assert "Traceback" not in text

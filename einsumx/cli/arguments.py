@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from einsumx import dtypes
-from einsumx.conformance.options import SUBJECTS
+from einsumx.conformance.options import IMPORT
 from einsumx.errors import EquationError, shown
 from einsumx.ir.parse import parse_names, parse_sublists
 from einsumx.runtime.limits import limit_bytes
@@ -39,7 +39,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def add_import(parser: argparse.ArgumentParser) -> None:
     """Declare --import."""
-    parser.add_argument("--import", **SUBJECTS["import"])
+    parser.add_argument("--import", **IMPORT)
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:
