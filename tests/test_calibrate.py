@@ -17,7 +17,7 @@ from einsumx.cli.main import main
 from einsumx.cli.rate_measurement import calibrate, measure_rates
 from einsumx.errors import EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
-from einsumx.measuring import store
+from einsumx.measuring import steady, store
 from einsumx.measuring.calibration import calibrated, read_rates, store_rates
 
 pytestmark = pytest.mark.usefixtures("quiet_machine")
@@ -50,9 +50,6 @@ class Simulated(Adapter):
 
     def from_numpy(self, array, device=""):
         return array
-
-    def clock(self):
-        return self.now
 
     def kernel(self, op, shapes, dtype):
         result = op.result_shape(shapes)
@@ -120,9 +117,16 @@ def stored(**rates):
 
 
 @pytest.fixture
-def few_repeats(monkeypatch):
-    """Few repeats: no time varies."""
-    monkeypatch.setattr("einsumx.cli.rate_measurement.MOST", 9)
+def measure(monkeypatch):
+    """Measures the rates of a simulated framework by its own clock, with few repeats, as no time varies."""
+
+    def rates(adapter):
+        monkeypatch.setattr("einsumx.cli.rate_measurement.MOST", 9)
+        monkeypatch.setattr(steady, "rest", lambda: None)
+        monkeypatch.setattr(steady, "perf_counter", lambda: adapter.now)
+        return measure_rates(adapter)
+
+    return rates
 
 
 def measurable(machine):
@@ -131,13 +135,13 @@ def measurable(machine):
 
 
 @pytest.mark.parametrize("strided", [True, False])
-def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided, few_repeats):
+def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided, measure):
     adapter = Simulated(strided=strided)
-    found = measure_rates(adapter, clock=adapter.clock)
+    found = measure(adapter)
     assert found == pytest.approx(measurable(MACHINE), rel=0.03)
 
 
-def test_launching_on_a_gpu_and_waiting_for_it_count_for_no_rate(few_repeats, monkeypatch):
+def test_launching_on_a_gpu_and_waiting_for_it_count_for_no_rate(measure, monkeypatch):
     monkeypatch.setattr("einsumx.cli.rate_measurement.LARGER", 2)
     gpu = replace(MACHINE, double=20e9, half=300e9, tile=32)
 
@@ -147,12 +151,12 @@ def test_launching_on_a_gpu_and_waiting_for_it_count_for_no_rate(few_repeats, mo
 
     adapter = SimulatedGpu(gpu)
     adapter.cpu = replace(adapter.cpu, rates=replace(gpu, gemm=1e9, double=1e9, half=1e9))
-    assert measure_rates(adapter, clock=adapter.clock) == pytest.approx(measurable(gpu), rel=0.05)
+    assert measure(adapter) == pytest.approx(measurable(gpu), rel=0.05)
 
 
-def test_rates_that_come_out_as_none_are_left_out_and_a_kernel_that_must_not_be_used_is_not_measured(few_repeats):
+def test_rates_that_come_out_as_none_are_left_out_and_a_kernel_that_must_not_be_used_is_not_measured(measure):
     adapter = Simulated(replace(MACHINE, matrix=0.0, run=-1e-9, stream=-1e12), native=0.0)
-    found = measure_rates(adapter, clock=adapter.clock)
+    found = measure(adapter)
     assert set(found) == {"call", "view", "gemm", "copy", "permute", "sweep"}
 
 

@@ -108,7 +108,7 @@ def test_the_command_prints_what_was_tried(slow_estimate, capsys):
     assert "2.50 times as fast as the estimate's" in " ".join(capsys.readouterr().out.split())
 
 
-def test_turns_rotate_and_functions_that_are_far_behind_have_one():
+def test_turns_rotate_and_functions_that_are_far_behind_have_one(monkeypatch):
     order = []
     seconds = {"a": 1.0, "b": 1.5, "c": 5.0}
 
@@ -116,10 +116,11 @@ def test_turns_rotate_and_functions_that_are_far_behind_have_one():
         def synchronize(self, result):
             order.append(result)
 
-    def take_turn(call):
+    def turn(call, *_, **__):
         call()
         return seconds[order[-1]]
 
-    times = steady_times(Adapter(), [lambda name=name: name for name in seconds], (), 3, take_turn=take_turn)
+    monkeypatch.setattr(steady, "turn", turn)
+    times = steady_times(Adapter(), [lambda name=name: name for name in seconds], (), 3)
     assert order == ["a", "b", "c", "b", "a", "a", "b"]
     assert times == [[1.0] * 3, [1.5] * 3, [5.0]]

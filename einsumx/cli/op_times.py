@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from time import perf_counter
 
-from einsumx.adapters.base import Array
+from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import Traits
 from einsumx.cli.side_by_side import Problem, library_of, placed, random_operands, why_absent
-from einsumx.cli.stopwatch import Stopwatch
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
@@ -25,6 +23,7 @@ from einsumx.ir.text import call_text
 from einsumx.ir.verify import replay
 from einsumx.measuring.calibration import calibrated, declared
 from einsumx.measuring.machine import watched
+from einsumx.measuring.steady import timed
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
 from einsumx.runtime.request import Options
@@ -136,7 +135,6 @@ def profile(
     optimize: Optimize = "auto",
     *,
     seconds: float = 0.1,
-    clock: Callable[[], float] = perf_counter,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Profile:
     """Run a contraction of random operands op by op.
@@ -146,7 +144,7 @@ def profile(
         backend: the name of the backend.
         device: the device of the operands; empty for the framework's default.
         optimize: the path, as for :func:`einsumx.einsum`.
-        seconds, clock: as for :class:`Stopwatch`.
+        seconds: how long to repeat the plan, and each of its ops.
         announce: called with a description of each measurement before it starts.
 
     Raises:
@@ -160,11 +158,10 @@ def profile(
     prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
     program = prepared.program
     traits = calibrated(adapter, program.device)
-    stopwatch = Stopwatch(adapter, seconds, _MOST, clock)
     announce(sized.text)
     with watched() as watch:
-        whole, _ = stopwatch.time(prepared.run, arrays)
-        op_profiles = tuple(_op_profiles(program, arrays, stopwatch, traits, announce))
+        whole, _ = timed(adapter, prepared.run, arrays, seconds, _MOST)
+        op_profiles = tuple(_op_profiles(program, arrays, adapter, traits, seconds, announce))
     library, version = library_of(adapter)
     return Profile(
         problem=problem,
@@ -195,10 +192,14 @@ def random_arrays(backend: str, problem: Problem, device: str) -> list[Array]:
 
 
 def _op_profiles(
-    program: Program, arrays: Sequence[Array], stopwatch: Stopwatch, traits: Traits, announce: Callable[[str], None]
+    program: Program,
+    arrays: Sequence[Array],
+    adapter: Adapter,
+    traits: Traits,
+    repeating: float,
+    announce: Callable[[str], None],
 ) -> Iterator[OpProfile]:
     """Time each op, with the results of the earlier ops as operands."""
-    adapter = stopwatch.adapter
     shapes = replay(program.ops, [operand.shape for operand in program.operands])
     types = slot_dtypes(program)
     operands = layouts(program, shapes, types)
@@ -219,7 +220,8 @@ def _op_profiles(
             dtype=types[op.out],
         )
         kernel = adapter.kernel(op, [shapes[slot] for slot in op.sources], types[op.sources[0]])
-        seconds, values[op.out] = stopwatch.time(adapter.prepare(kernel, alone), [values[slot] for slot in op.sources])
+        read = [values[slot] for slot in op.sources]
+        seconds, values[op.out] = timed(adapter, adapter.prepare(kernel, alone), read, repeating, _MOST)
         for slot in dead.get(op.out, ()):
             del values[slot]
         touched = {*op.sources, op.out} if cost.allocated else ()

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from math import prod
 from statistics import median
-from time import perf_counter, sleep
+from time import sleep
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.rates import Rates, is_rate
-from einsumx.cli.stopwatch import Stopwatch
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.host.threads import get_num_threads
 from einsumx.ir import ops
@@ -23,6 +22,7 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 from einsumx.measuring.calibration import declared, store_rates
 from einsumx.measuring.machine import Watch, watched
+from einsumx.measuring.steady import timed
 from einsumx.measuring.store import Origin, origin_of
 from einsumx.runtime.execute import executable
 
@@ -128,12 +128,11 @@ def _measure_in_quiet(
 def measure_rates(
     adapter: Adapter,
     device: str = "",
-    clock: Callable[[], float] = perf_counter,
     announce: Callable[[str], None] = lambda _: None,
     watch: Watch | None = None,
 ) -> dict[str, float]:
     """The rates by name, without implausible ones. The watch is told the times of each program."""
-    timer = _ProgramTimer(adapter, device, clock)
+    timer = _ProgramTimer(adapter, device)
     for number in range(PASSES):
         rates = {}
         for name, rate in timer.rates():
@@ -152,16 +151,13 @@ class _ProgramTimer:
     Args:
         adapter: the adapter that runs them.
         device: the device of the arrays.
-        clock: returns the time in seconds.
 
     Attributes:
         times: of each program, by its operands and its ops: the least time in each pass.
     """
 
-    def __init__(self, adapter: Adapter, device: str, clock: Callable[[], float]) -> None:
-        self.adapter = adapter
-        self.device = device
-        self.stopwatch = Stopwatch(adapter, SECONDS, MOST, clock)
+    def __init__(self, adapter: Adapter, device: str) -> None:
+        self.adapter, self.device = adapter, device
         self.traits = adapter.traits(adapter.device(_ones(adapter, (1,), device)))
         self.batch = (1,) * self.traits.min_batch_axes
         self.larger = LARGER if self.traits.rates.tile > 1 else 1
@@ -276,7 +272,7 @@ class _ProgramTimer:
         program = Program("", self.adapter.name, self.device, operands, (), tuple(steps), out, shape, dtype)
         run = executable(program, self.adapter)
         arrays = [_ones(self.adapter, shape, self.device, dtype) for shape in shapes]
-        seconds, _ = self.stopwatch.time(run, arrays)
+        seconds, _ = timed(self.adapter, run, arrays, SECONDS, MOST)
         times = self.times.setdefault((operands, tuple(steps)), [])
         times.append(seconds)
         return min(times)

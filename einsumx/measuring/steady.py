@@ -8,7 +8,7 @@ from time import perf_counter, process_time, sleep
 
 from einsumx.adapters.base import Adapter, Array, Run
 
-__all__ = ["rest", "steady_times", "turn"]
+__all__ = ["rest", "steady_times", "timed", "turn"]
 
 _REST, _GLANCE = 0.12, 0.01
 """Seconds after which no thread of a BLAS library spins any more, and between two looks whether one does."""
@@ -18,6 +18,9 @@ _SPINS = 0.1
 
 _SECONDS, _LEAST, _MOST = 0.02, 3, 500
 """How long, and how often at least and at most, a function is called in a turn."""
+
+_FAR = 2.0
+"""A function that takes so many times as long as the fastest one has no further turn."""
 
 
 def rest() -> None:
@@ -33,14 +36,7 @@ def rest() -> None:
             return
 
 
-def turn(
-    call: Callable[[], object],
-    seconds: float,
-    *,
-    least: int = 1,
-    most: int = 5000,
-    clock: Callable[[], float] = perf_counter,
-) -> float:
+def turn(call: Callable[[], object], seconds: float, *, least: int = 1, most: int = 5000) -> float:
     """The least time of a call in a steady state of its own.
 
     It begins with a rest, and with a call that does not count.
@@ -49,52 +45,57 @@ def turn(
         call: the call; it returns when the work is done.
         seconds: how long to repeat the call.
         least, most: the smallest and the largest number of repeats.
-        clock: returns the time in seconds.
     """
     rest()
     call()
     times: list[float] = []
-    end = clock() + seconds
-    while len(times) < least or (clock() < end and len(times) < most):
-        start = clock()
+    end = perf_counter() + seconds
+    while len(times) < least or (perf_counter() < end and len(times) < most):
+        start = perf_counter()
         call()
-        times.append(clock() - start)
+        times.append(perf_counter() - start)
     return min(times)
 
 
-_turn = partial(turn, seconds=_SECONDS, least=_LEAST, most=_MOST)
+def timed(adapter: Adapter, run: Run, arrays: Sequence[Array], seconds: float, most: int) -> tuple[float, Array]:
+    """The least time of a call of a framework until its result is complete, and the result.
+
+    Args:
+        adapter: of the arrays.
+        run: the function.
+        arrays: its arguments.
+        seconds: how long to repeat the call.
+        most: the largest number of repeats; the least is 3.
+    """
+    call = partial(_completed, adapter, run, arrays)
+    result = call()  # it compiles, and touches memory for the first time
+    return turn(call, seconds, least=_LEAST, most=most), result
 
 
-def steady_times(
-    adapter: Adapter,
-    runs: Sequence[Run],
-    arrays: Sequence[Array],
-    rounds: int = 3,
-    *,
-    far: float = 2.0,
-    take_turn: Callable[[Callable[[], object]], float] = _turn,
-) -> list[list[float]]:
+def steady_times(adapter: Adapter, runs: Sequence[Run], arrays: Sequence[Array], rounds: int = 3) -> list[list[float]]:
     """Seconds of a call: for each function, the least of each of its turns.
 
-    In each round every function has a turn. Another one is the first in the next round.
+    In each round every function has a turn, unless it is far slower than the fastest one. Another one is the first in
+    the next round.
 
     Args:
         adapter: of the arrays.
         runs: the functions.
         arrays: their arguments.
         rounds: how many turns each function has.
-        far: a function that takes so many times as long as the fastest one has no further turn.
-        take_turn: the least time of a call in a turn; see :func:`turn`.
     """
     times: list[list[float]] = [[] for _ in runs]
     for number in range(rounds):
         fastest = min((min(each) for each in times if each), default=0.0)
         for place in range(len(runs)):
             at = (place + number) % len(runs)
-            if not number or times[at][0] <= far * fastest:
-                times[at].append(take_turn(partial(_completed, adapter, runs[at], arrays)))
+            if not number or times[at][0] <= _FAR * fastest:
+                call = partial(_completed, adapter, runs[at], arrays)
+                times[at].append(turn(call, _SECONDS, least=_LEAST, most=_MOST))
     return times
 
 
-def _completed(adapter: Adapter, run: Run, arrays: Sequence[Array]) -> None:
-    adapter.synchronize(run(*arrays))
+def _completed(adapter: Adapter, run: Run, arrays: Sequence[Array]) -> Array:
+    result = run(*arrays)
+    adapter.synchronize(result)
+    return result
