@@ -21,7 +21,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import own
 from einsumx.api import einsum, plan
-from einsumx.errors import EinsumxError, EquationError, excerpt, shown
+from einsumx.errors import EinsumxError, EquationError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
@@ -336,37 +336,17 @@ def _in_turns(calls: Sequence[Callable[[], None]], rounds: int | None, seconds: 
 
 
 def random_operands(problem: Problem) -> tuple[Any, ...]:
-    """NumPy operands, the same on every call."""
+    """NumPy operands, the same on every call; bfloat16, which NumPy lacks, as float32."""
     import numpy as np
 
+    from einsumx.conformance.case import ArraySpec, values
+
     rng = np.random.default_rng(0)
-    operands = tuple([_random_operand(rng, shape, problem.dtype) for shape in problem.shapes])
+    operands = tuple([values(ArraySpec(shape, problem.dtype), rng) for shape in problem.shapes])
     if problem.density == 1:
         return operands
     # Not by a product, which would make zeros with a sign, and sparse libraries store these.
     return tuple([np.where(rng.random(each.shape) < problem.density, each, each.dtype.type(0)) for each in operands])
-
-
-def _random_operand(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """Random values that ``dtype`` represents exactly; bfloat16, which NumPy lacks, as float32."""
-    import numpy as np
-
-    def uniform() -> Any:
-        return rng.uniform(-1, 1, shape)
-
-    match dtypes.kind(dtype):
-        case "b":
-            return np.asarray(uniform() > 0)
-        case "u" | "i":
-            return rng.integers(0 if dtypes.kind(dtype) == "u" else -4, 5, shape).astype(dtype)
-        case "f" if dtype == "bfloat16":
-            return (np.asarray(uniform(), "float32").view("uint32") & 0xFFFF0000).view("float32")
-        case "f":
-            return np.asarray(uniform(), dtype)
-        case "c":
-            return np.asarray(uniform() + 1j * uniform(), dtype)
-        case _:
-            raise EinsumxError(f"there is no dtype {shown(dtype)}")
 
 
 def _reference_dtype(dtype: str) -> str:
