@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from itertools import chain
 
 from einsumx.conformance.case import Case, Outcome
@@ -21,6 +20,7 @@ from einsumx.conformance.subject import Subject, installed_backends, subjects
 from einsumx.conformance.suite import cases, run, stale_entries, unshown_entries
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.host.files import write_text
+from einsumx.terminal import require_rich
 
 __all__ = ["judge_all"]
 
@@ -56,8 +56,8 @@ def judge_all(options: argparse.Namespace) -> bool:
 
 def _check_reports(options: argparse.Namespace) -> None:
     """Raise EinsumxError before the first case if a report could not be made after the last."""
-    if not (options.quiet or find_spec("rich")):
-        raise EinsumxError("tables need rich: pip install 'einsumx[cli]'; or ask for --quiet")
+    if not options.quiet:
+        require_rich("--quiet")
     if options.html:
         template()
     for path in (options.json, options.html, options.markdown):

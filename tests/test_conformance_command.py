@@ -207,7 +207,7 @@ def test_an_interrupt_ends_with_130(monkeypatch):
 
 
 def test_without_rich_it_says_how_to_install_it_and_quiet_does_without(capsys, monkeypatch):
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr("einsumx.terminal.find_spec", lambda name: None)
     assert conformance("--backend", "numpy", *FEW) == 2
     assert "pip install 'einsumx[cli]'" in capsys.readouterr().err
     assert conformance("--backend", "numpy", "--quiet", *FEW) == 0

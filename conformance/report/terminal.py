@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.report.results import STATUSES, Run, count_statuses, differences, features_of, group_by
-from einsumx.terminal import terminal_width, timing
+from einsumx.terminal import console, plain_table, progress, timing
 
 __all__ = ["difference_lines", "print_table", "run_lines", "with_progress"]
 
@@ -20,37 +19,20 @@ _STYLES = {"pass": "green", "fail": "bold red", "deviation": "yellow", "inapplic
 
 
 def with_progress(outcomes: Iterable[Outcome], name: str, total: int) -> Iterator[Outcome]:
-    """The outcomes, with a progress bar if standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield from outcomes
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("[red]{task.fields[failed]}"),
-    )
+    """The outcomes, counted on standard error if that is a terminal."""
     failures = 0
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(name, total=total, failed="")
-        for outcome in outcomes:
+    with progress(quiet=True) as announce:
+        for number, outcome in enumerate(outcomes, 1):
             failures += outcome.status == "fail"
-            progress.update(task, advance=1, failed=f"{failures} failed" if failures else "")
+            announce(f"{name}  {number} of {total}{f', {failures} failed' if failures else ''}")
             yield outcome
 
 
 def print_table(run: Run) -> None:
     """Print the number of outcomes of each status, for each feature."""
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, header_style="dim")
+    table = plain_table()
     table.add_column("feature", no_wrap=True)
     for status in STATUSES:
         table.add_column(status, justify="right", no_wrap=True)
@@ -58,9 +40,9 @@ def print_table(run: Run) -> None:
         counts = count_statuses(outcome for outcome in run.outcomes if outcome.feature == feature)
         cells = [Text(str(counts[status] or ""), _STYLES[status]) for status in STATUSES]
         table.add_row(Text(feature, _STYLES["fail"] if counts["fail"] else ""), *cells)
-    console = Console(width=terminal_width(), highlight=False, markup=False, emoji=False)
-    console.print(table)
-    console.print()
+    out = console()
+    out.print(table)
+    out.print()
 
 
 def run_lines(run: Run) -> Iterator[str]:

@@ -11,9 +11,10 @@ from typing import Any
 
 from einsumx.adapters.registry import backends, get_backend
 from einsumx.cli.arguments import add_import, add_output
-from einsumx.cli.output import console, plain_table, print_json, progress, rate_text, require_rich
+from einsumx.cli.output import print_json, rate_text
 from einsumx.cli.rate_measurement import Calibration, calibrate
 from einsumx.host.environment import cache_folder
+from einsumx.terminal import console, plain_table, progress, require_rich
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> bool:
         EinsumxError: a backend cannot be calibrated, or the cache folder cannot be written.
     """
     if not options.json:
-        require_rich()
+        require_rich("--json")
     # A backend without a module stands for many libraries, with rates of their own.
     installed = [name for name, is_installed in backends().items() if is_installed and get_backend(name).module]
     adapters = [get_backend(name) for name in options.backend or installed]

@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.entry_points import import_options
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.cli.arguments import add_density, add_dtype, add_import, add_output, add_shapes, count
-from einsumx.cli.output import (
-    console,
-    cores_text,
-    page_url,
-    plain_table,
-    print_json,
-    progress,
-    require_rich,
-    shapes_text,
-)
+from einsumx.cli.output import cores_text, page_url, print_json, shapes_text
 from einsumx.cli.side_by_side import (
     Absent,
     Failed,
@@ -41,7 +32,7 @@ from einsumx.cli.side_by_side import (
 from einsumx.errors import EinsumxError
 from einsumx.host.threads import core_count
 from einsumx.runtime.prepare import sized_equation
-from einsumx.terminal import three_digits, timing
+from einsumx.terminal import console, plain_table, progress, require_rich, three_digits, timing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,7 +125,7 @@ def run(options: argparse.Namespace) -> bool:
     for name in names:
         get_backend(name)
     if not options.json:
-        require_rich()
+        require_rich("--json")
     if options.equation is None:
         problems = [
             replace(problem, density=options.density) for problem in attention(options.batch or 64, options.dtype)

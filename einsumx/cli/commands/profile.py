@@ -10,11 +10,11 @@ from typing import Any
 from einsumx.adapters.entry_points import import_options
 from einsumx.cli.arguments import add_density, add_import, add_output, add_problem
 from einsumx.cli.op_times import OpProfile, Profile, profile
-from einsumx.cli.output import console, cores_text, plain_table, print_json, progress, require_rich, shapes_text
+from einsumx.cli.output import cores_text, print_json, shapes_text
 from einsumx.cli.side_by_side import Problem
 from einsumx.host.threads import core_count
 from einsumx.ir.text import quantity
-from einsumx.terminal import timing
+from einsumx.terminal import console, plain_table, progress, require_rich, timing
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "print_profile", "run"]
 
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> bool:
         EinsumxError: the request is wrong, or the framework is missing.
     """
     if not options.json:
-        require_rich()
+        require_rich("--json")
     problem = Problem(options.equation, tuple(options.shapes), options.dtype, options.density)
     with progress(quiet=options.json) as announce:
         measured = profile(problem, options.backend, options.device, options.optimize, announce=announce)

@@ -8,9 +8,10 @@ import argparse
 
 from einsumx.cli.arguments import add_density, add_import, add_output, add_problem, count
 from einsumx.cli.op_times import random_arrays
-from einsumx.cli.output import print_json, progress
+from einsumx.cli.output import print_json
 from einsumx.cli.side_by_side import Problem
 from einsumx.ir.text import brief_text
+from einsumx.terminal import progress
 from einsumx.tuning import Tuning, tune
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]

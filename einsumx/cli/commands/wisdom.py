@@ -13,7 +13,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.cli.arguments import add_output
-from einsumx.cli.output import console, plain_table, print_json, rate_text, require_rich, shapes_text
+from einsumx.cli.output import print_json, rate_text, shapes_text
 from einsumx.errors import EinsumxError, shown, visible
 from einsumx.host.environment import cache_folder
 from einsumx.host.files import read_text, write_text
@@ -22,7 +22,7 @@ from einsumx.measuring import store
 from einsumx.measuring.calibration import read_rates
 from einsumx.measuring.findings import Finding, read_finding
 from einsumx.measuring.store import Origin, Row, Table
-from einsumx.terminal import timing
+from einsumx.terminal import console, plain_table, require_rich, timing
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> bool:
     elif options.json:
         print_json({"folder": folder, **_data(*selected)})
     else:
-        require_rich()
+        require_rich("--json")
         tables = [store.read(table, reader, *selected) for table, reader in _READERS.items()]
         for origin in dict.fromkeys([row.origin for rows in tables for row in rows]):
             _print(origin, *[[row for row in rows if row.origin == origin] for rows in tables])
