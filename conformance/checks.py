@@ -12,12 +12,15 @@ import numpy as np
 from einsumx.adapters.base import Adapter
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, error_line
 from einsumx.conformance.framework import Array, Function
-from einsumx.conformance.oracle import expect_gradient
+from einsumx.conformance.oracle import Expected, expect_gradient
+from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject
 from einsumx.errors import EinsumxError
 
 __all__ = [
     "cotangent",
+    "counted",
+    "expected_gradient",
     "failure_of",
     "gives_the_plain_sum",
     "gives_the_plain_sum_in_einsumx",
@@ -69,11 +72,18 @@ def judge_gradients(
     case: Case, subject: Subject, hosts: Sequence[Any], cotangent: Any, gradients: Sequence[Array]
 ) -> None:
     """Raise Failure unless the gradient by each operand is right."""
-    conjugate = subject.framework.conjugates_gradients
-    for place, (operand, gradient) in enumerate(zip(case.operands, gradients, strict=True)):
-        by, arguments = _with_factors(place, case, hosts, np.shape(cotangent))
-        expected = expect_gradient(by, cotangent, *arguments, conjugate=conjugate, dtype=operand.dtype)
+    for place, (_, gradient) in enumerate(zip(case.operands, gradients, strict=True)):
+        expected = expected_gradient(place, case, subject, hosts, cotangent)
         subject.judge(gradient, expected, f"the gradient by operand {place}")
+
+
+def expected_gradient(place: int, case: Case, subject: Subject, hosts: Sequence[Any], cotangent: Any) -> Expected:
+    """The derivative of a case's result by one operand, contracted with ``cotangent``."""
+    if case.semiring:
+        return terms_in(case.semiring, str(case.equation), hosts, subject.result_dtype(case)).gradient(place, cotangent)
+    by, arguments = _with_factors(place, case, hosts, np.shape(cotangent))
+    conjugate, dtype = subject.framework.conjugates_gradients, case.operands[place].dtype
+    return expect_gradient(by, cotangent, *arguments, conjugate=conjugate, dtype=dtype)
 
 
 def _with_factors(place: int, case: Case, hosts: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, list[Any]]:
@@ -124,3 +134,13 @@ def _method_of(error: Exception) -> str:
         return ""
     code, adapter = frames[-1].f_code, type(frames[-1].f_locals["self"])
     return f", in {adapter.__name__}.{code.co_name} ({Path(code.co_filename).name}:{frames[-1].f_lineno})"
+
+
+def counted(function: Function, runs: list[None]) -> Function:
+    """The function, each call of which, as it is traced, adds an item to ``runs``."""
+
+    def call(*arrays: Array) -> Array:
+        runs.append(None)
+        return function(*arrays)
+
+    return call

@@ -81,7 +81,6 @@ class Framework:
             one graph can serve operands of several sizes, see :meth:`dynamic`.
         counts_traces: whether a function that :meth:`dynamic` traces may count its calls; if not, a call of what
             :meth:`dynamic` returns raises an error if it would trace it again.
-        differentiates_dynamic: whether :meth:`gradients` works for functions that :meth:`dynamic` returns.
         gradient_dtypes: the dtypes in which the library differentiates.
         adds_gradients: whether the library can add gradients to existing arrays.
         second_order: whether the library differentiates gradients.
@@ -109,7 +108,6 @@ class Framework:
     views: bool = False
     transforms: tuple[str, ...] = ()
     counts_traces: bool = True
-    differentiates_dynamic: bool = True
     gradient_dtypes: tuple[str, ...] = ()
     adds_gradients: bool = False
     second_order: bool = False

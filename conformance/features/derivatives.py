@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from einsumx.conformance.case import ArraySpec, Case, NotApplicable, cases_of, examples, keywords, operands
-from einsumx.conformance.checks import cotangent, judge_gradients_of, needs_gradients
+from einsumx.conformance.checks import cotangent, expected_gradient, judge_gradients_of, needs_gradients
 from einsumx.conformance.oracle import Expected, expect_gradient
+from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "adds_gradients", "cases", "gives_the_gradients"]
+__all__ = ["FEATURES", "cases", "gives_second_derivatives", "gives_the_gradients"]
 
 FEATURES = {
     "gradients": "The derivative by every operand, contracted with a random cotangent",
@@ -187,10 +189,7 @@ def gives_the_sum_of_the_gradients_by_one_operand(case: Case, subject: Subject) 
     function = subject.bound(case)
     values, direction = cotangent(case, subject, hosts)
     (gradient,) = framework.gradients(lambda operand: function(*[operand] * count), [array], direction)
-    parts = [
-        expect_gradient(place, values, *case.arguments(hosts), conjugate=framework.conjugates_gradients)
-        for place in range(count)
-    ]
+    parts = [expected_gradient(place, case, subject, hosts, values) for place in range(count)]
     subject.judge(gradient, _plus(*parts), "the gradient by the one array")
 
 
@@ -209,17 +208,13 @@ def adds_gradients(case: Case, subject: Subject) -> None:
     existing = [subject.array(each, operand.dtype) for each, operand in zip(before, case.operands)]
     sums = framework.added_gradients(subject.bound(case), arrays, direction, existing)
     for place, (gradient, each) in enumerate(zip(sums, before, strict=True)):
-        expected = expect_gradient(place, values, *case.arguments(hosts), conjugate=framework.conjugates_gradients)
+        expected = expected_gradient(place, case, subject, hosts, values)
         expected = _plus(expected, Expected(each, abs(each), 1, 1, expected.dtype))
         subject.judge(gradient, expected, f"the sum with the gradient by operand {place}")
 
 
 def gives_second_derivatives(case: Case, subject: Subject) -> None:
-    """The gradient by each operand, contracted with a random direction, has the right gradients by all operands.
-
-    The plain sum is linear in each operand. So these gradients are those of the plain sum with the direction in place
-    of that operand, and zeros by that operand itself.
-    """
+    """The gradient by each operand, contracted with a random direction, has the right gradients by all operands."""
     needs_gradients(case, subject)
     framework = subject.framework
     if not framework.second_order:
@@ -230,13 +225,28 @@ def gives_second_derivatives(case: Case, subject: Subject) -> None:
         direction = case.value(replace(operand, layout="C"), f"direction {by}")
         along = subject.array(direction, operand.dtype)
         gradients = framework.second_gradients(subject.bound(case), arrays, array, by, along)
-        arguments = case.arguments([*hosts[:by], direction, *hosts[by + 1 :]])
         for place, gradient in enumerate(gradients):
-            expected = expect_gradient(place, values, *arguments)
-            if place == by:
-                zeros = np.zeros(operand.shape, expected.values.dtype)
-                expected = replace(expected, values=zeros, magnitude=zeros)
+            expected = _expected_second(case, subject, hosts, values, (by, direction), place)
             subject.judge(gradient, expected, f"the gradient by operand {place} of that by operand {by}")
+
+
+def _expected_second(
+    case: Case, subject: Subject, hosts: list[Any], values: Any, along: tuple[int, Any], place: int
+) -> Expected:
+    """The derivative by an operand of the gradient by another one, contracted with a direction.
+
+    The plain sum is linear in each operand. So this is the gradient of the plain sum with the direction in place of the
+    other operand, and zeros by that operand itself.
+    """
+    by, direction = along
+    if case.semiring:
+        terms = terms_in(case.semiring, str(case.equation), hosts, subject.result_dtype(case))
+        return terms.second(by, values, direction, place)
+    expected = expect_gradient(place, values, *case.arguments([*hosts[:by], direction, *hosts[by + 1 :]]))
+    if place != by:
+        return expected
+    zeros = np.zeros(case.operands[by].shape, expected.values.dtype)
+    return replace(expected, values=zeros, magnitude=zeros)
 
 
 def _plus(*parts: Expected) -> Expected:

@@ -92,11 +92,11 @@ def cases() -> Iterator[Case]:
         yield Case("memory limit", check, equation, pair, about="gradients", full=True)
 
 
-def is_right_under_the_smallest_limit(case: Case, subject: Subject) -> None:
-    """The result is the plain sum under the smallest memory limit."""
+def is_right_under_the_smallest_limit(case: Case, subject: Subject, times: int = 1) -> None:
+    """The result is the plain sum under the smallest memory limit, or under a multiple of it."""
     hosts, arrays = subject.operands(case)
     expected = subject.expected(case, hosts)
-    subject.judge(call_within_smallest(subject, partial(subject.call, case, arrays)), expected)
+    subject.judge(call_within_smallest(subject, partial(subject.call, case, arrays), times), expected)
     subject.judge_unchanged(arrays, hosts)
 
 
@@ -115,8 +115,8 @@ def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -
     judge_gradients(case, subject, hosts, values, call_within_smallest(subject, gradients))
 
 
-def call_within_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
-    """Call with the smallest ``memory_limit=`` that works, which the error of a smaller one names.
+def call_within_smallest(subject: Subject, call: Callable[..., Any], times: int = 1) -> Any:
+    """Call with the smallest ``memory_limit=`` that works, which the error of a smaller one names, or a multiple of it.
 
     Raises:
         NotApplicable: the function has no memory limits.
@@ -133,6 +133,6 @@ def call_within_smallest(subject: Subject, call: Callable[..., Any]) -> Any:
         if limit is None:
             raise Failure(f"memory_limit=1 is not kept, and no larger one is named: {error_line(error)}") from error
     try:
-        return call(memory_limit=limit)
+        return call(memory_limit=times * limit)
     except MemoryLimitError as error:
         raise Failure(f"memory_limit={limit} was named as the smallest and is not kept: {error_line(error)}") from error

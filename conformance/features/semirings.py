@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from einsumx import BackendError, Plan, Semiring
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands, rounded
-from einsumx.conformance.checks import gives_the_plain_sum, needs_gradients
+from einsumx.conformance.case import ArraySpec, Case, Failure, examples, keywords, operands, rounded
+from einsumx.conformance.checks import gives_the_plain_sum, judge_gradients_of, needs_gradients
+from einsumx.conformance.features.derivatives import gives_second_derivatives, gives_the_gradients
 from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.refusals import is_refused
-from einsumx.conformance.semiring_oracle import Terms, terms_in
 from einsumx.conformance.subject import Subject
-from einsumx.errors import MemoryLimitError
 from einsumx.semirings import boolean, log, max_plus, max_times, min_plus
 
 __all__ = ["FEATURES", "cases"]
@@ -150,18 +149,6 @@ def has_no_terms_but_the_impossible(case: Case, subject: Subject) -> None:
     _judge_with(case, subject, [lhs, rhs])
 
 
-def is_right_under_a_medium_limit(case: Case, subject: Subject) -> None:
-    """The result under twice the smallest limit."""
-    if subject.framework.unlimited:
-        raise NotApplicable(subject.framework.unlimited)
-    hosts, arrays = subject.operands(case)
-    try:
-        result = subject.call(case, arrays, memory_limit=1)
-    except MemoryLimitError as error:
-        result = subject.call(case, arrays, memory_limit=2 * (error.smallest or 0))
-    subject.judge(result, subject.expected(case, hosts))
-
-
 def is_right_as_an_expression(case: Case, subject: Subject) -> None:
     """The result of an expression whose last operand is a constant, twice."""
     hosts, arrays = subject.operands(case)
@@ -182,11 +169,6 @@ def is_right_as_a_stored_plan(case: Case, subject: Subject) -> None:
     subject.judge(read(*arrays), subject.expected(case, hosts))
 
 
-def gives_the_gradients(case: Case, subject: Subject) -> None:
-    """The gradients by all operands: softmax weights, or of the element that attains the maximum."""
-    _judge_gradients(case, subject, case.values())
-
-
 def shares_the_gradients_of_ties(case: Case, subject: Subject) -> None:
     """Elements that attain a maximum together have equal parts of its gradient."""
     _judge_gradients(case, subject, [np.round(host) for host in case.values()])
@@ -199,23 +181,6 @@ def has_no_gradient_where_all_is_impossible(case: Case, subject: Subject) -> Non
     _judge_gradients(case, subject, hosts)
 
 
-def gives_second_derivatives(case: Case, subject: Subject) -> None:
-    """The gradient by each operand, contracted with a random direction, has the right gradients by all operands."""
-    needs_gradients(case, subject)
-    framework = subject.framework
-    if not framework.second_order:
-        raise NotApplicable(f"{framework.name} does not differentiate gradients")
-    hosts, arrays = subject.operands(case)
-    terms, values, cotangent = _differentiated(case, subject, hosts)
-    for by, operand in enumerate(case.operands):
-        direction = case.value(operand, f"direction {by}")
-        along = subject.array(direction, operand.dtype)
-        gradients = framework.second_gradients(subject.bound(case), arrays, cotangent, by, along)
-        for place, gradient in enumerate(gradients):
-            expected = terms.second(by, values, direction, place)
-            subject.judge(gradient, expected, f"the gradient by operand {place} of that by operand {by}")
-
-
 # -- values ---------------------------------------------------------------------------------------------------------
 
 
@@ -225,25 +190,9 @@ def _judge_with(case: Case, subject: Subject, values: list[Any]) -> None:
     subject.judge(subject.call(case, subject.arrays(case, hosts)), subject.expected(case, hosts))
 
 
-# -- gradients ------------------------------------------------------------------------------------------------------
-
-
-def _differentiated(case: Case, subject: Subject, hosts: Sequence[Any]) -> tuple[Terms, Any, Any]:
-    """The terms, and a random cotangent as NumPy values and as the framework's array."""
-    dtype = subject.result_dtype(case)
-    assert case.semiring is not None
-    terms = terms_in(case.semiring, str(case.equation), hosts, dtype)
-    values = case.value(ArraySpec(np.shape(terms.values), dtype), "cotangent")
-    return terms, values, subject.array(values, dtype)
-
-
 def _judge_gradients(case: Case, subject: Subject, hosts: list[Any]) -> None:
     needs_gradients(case, subject)
-    terms, values, cotangent = _differentiated(case, subject, hosts)
-    arrays = subject.arrays(case, hosts)
-    gradients = subject.framework.gradients(subject.bound(case), arrays, cotangent)
-    for place, gradient in enumerate(gradients):
-        subject.judge(gradient, terms.gradient(place, values), f"the gradient by operand {place}")
+    judge_gradients_of(subject.bound(case), case, subject, hosts, subject.arrays(case, hosts))
 
 
 # -- cases ----------------------------------------------------------------------------------------------------------
@@ -334,8 +283,8 @@ def _other_calls() -> Iterator[Case]:
             if is_quick or (place + number) % 2:
                 yield _case(check, semiring, example, about=about, full=not is_quick)
             if place in (0, 3):
-                check, about = is_right_under_a_medium_limit, "medium memory limit"
-                yield _case(check, semiring, example, about=about, full=place > 0 or semiring != log)
+                twice, about = partial(check, times=2), "medium memory limit"
+                yield _case(twice, semiring, example, about=about, full=place > 0 or semiring != log)
     for place, example in enumerate(_FEW[:2]):
         for semiring in _EVERY:
             full = place > 0 or semiring not in (boolean, log, _MAX_MIN)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
-from einsumx.conformance.checks import cotangent, judge_gradients, judge_gradients_of, needs_gradients
+from einsumx.conformance.checks import cotangent, counted, judge_gradients, judge_gradients_of, needs_gradients
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -84,14 +84,9 @@ def cases() -> Iterator[Case]:
 def gives_the_same_traced(case: Case, subject: Subject) -> None:
     """The traced function gives the plain sum and gradients, also for other values, without being traced again."""
     framework, transform = subject.framework, _transform(case, subject)
-    function, runs = subject.bound(case), []
-
-    def counted(*arrays: object) -> object:
-        runs.append(1)
-        return function(*arrays)
-
+    function, runs = subject.bound(case), list[None]()
     # torch.compile captures one graph, which the counter would break.
-    traced = framework.transformed(transform, function if transform == "compile" else counted)
+    traced = framework.transformed(transform, function if transform == "compile" else counted(function, runs))
     for call in ("first", "second"):
         hosts, arrays = subject.operands(case, call)
         before = len(runs)

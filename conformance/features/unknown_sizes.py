@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples
-from einsumx.conformance.checks import judge_gradients_of, needs_einsumx
+from einsumx.conformance.checks import counted, judge_gradients_of, needs_einsumx
 from einsumx.conformance.framework import Function
 from einsumx.conformance.subject import Subject
 
@@ -86,13 +86,8 @@ def serves_sizes_of_one_label(case: Case, subject: Subject) -> None:
 def _judge(case: Case, subject: Subject, unknown: str) -> None:
     framework = subject.framework
     _needs_dynamic(case, subject)
-    function, runs = subject.bound(case), []
-
-    def counted(*arrays: object) -> object:
-        runs.append(1)
-        return function(*arrays)
-
-    traced = _traced(case, subject, counted if framework.counts_traces else function, unknown)
+    function, runs = subject.bound(case), list[None]()
+    traced = _traced(case, subject, counted(function, runs) if framework.counts_traces else function, unknown)
     before = None
     for call, growth in enumerate((0, 1)):
         sized = _grown(case, {label: growth * (2 + place) for place, label in enumerate(unknown)})
@@ -103,7 +98,7 @@ def _judge(case: Case, subject: Subject, unknown: str) -> None:
         if before not in (None, len(runs)):
             raise Failure(f"call {call} traced the function again")
         before = len(runs)
-    if case.dtype in framework.gradient_dtypes and framework.differentiates_dynamic:
+    if case.dtype in framework.gradient_dtypes:
         judge_gradients_of(traced, sized, subject, hosts, arrays)
 
 
