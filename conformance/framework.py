@@ -161,7 +161,8 @@ class Framework:
 
     def dtype_name(self, dtype: Any) -> str:
         """The name of a dtype of the library."""
-        return str(dtype).rpartition(".")[2]
+        name = getattr(dtype, "name", None)
+        return name if name in DTYPES else str(dtype).rpartition(".")[2]
 
     def device(self, array: Array) -> str:
         """The name of an array's device in ``--device``, such as ``cuda:0``."""
@@ -185,7 +186,7 @@ class Framework:
 
     def fill(self, array: Array, values: Any) -> None:
         """Overwrite all elements of an array; not used if arrays are :attr:`immutable`."""
-        raise NotImplementedError
+        array[...] = self.array(values, self.dtype(array), self.device(array))
 
     def promote(self, first: str, second: str) -> str | None:
         """The dtype of a product of arrays of two dtypes; None if the library does not promote them.

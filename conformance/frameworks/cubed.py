@@ -35,6 +35,3 @@ class CubedFramework(Framework):
     @cached_property
     def dtypes(self) -> tuple[str, ...]:  # cubed makes arrays of float16 too, which its functions then refuse
         return tuple(dtype for dtype in DTYPES if hasattr(self.xp, dtype))
-
-    def dtype_name(self, dtype: Any) -> str:
-        return str(np.dtype(dtype).name)

@@ -26,11 +26,5 @@ class DpnpFramework(Framework):
     def values(self, array: Array) -> Any:
         return self.xp.asnumpy(array)
 
-    def dtype_name(self, dtype: Any) -> str:
-        return str(dtype.name)
-
     def device(self, array: Array) -> str:
         return str(array.device.sycl_device.filter_string)
-
-    def fill(self, array: Array, values: Any) -> None:
-        array[...] = self.array(values, self.dtype(array), self.device(array))

@@ -45,9 +45,6 @@ class MlxFramework(Framework):
     def values(self, array: Array) -> Any:
         return np.array(array.astype(self.xp.float32) if array.dtype == self.xp.bfloat16 else array)
 
-    def fill(self, array: Array, values: Any) -> None:
-        array[...] = self.xp.array(values)
-
     def promote(self, first: str, second: str) -> str | None:
         return str(self.xp.result_type(self._own(first), self._own(second))).rpartition(".")[2]
 

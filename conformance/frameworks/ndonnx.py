@@ -32,9 +32,6 @@ class NdonnxFramework(Framework):
     def dtype_name(self, dtype: Any) -> str:
         return str(dtype.unwrap_numpy().name)
 
-    def fill(self, array: Array, values: Any) -> None:
-        array[...] = self.array(values, self.dtype(array))
-
     def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:
         arguments = {
             f"x{place}": self.xp.argument(shape=tuple(shape), dtype=getattr(self.xp, dtype))

@@ -31,14 +31,8 @@ class NumpyFramework(Framework):
     def values(self, array: Array) -> Any:
         return np.array(array)
 
-    def dtype(self, array: Array) -> str:
-        return str(array.dtype.name)
-
     def is_array(self, array: Any) -> bool:
         return isinstance(array, np.ndarray | np.generic)
-
-    def fill(self, array: Array, values: Any) -> None:
-        array[...] = values
 
     def promote(self, first: str, second: str) -> str | None:
         return str(np.result_type(first, second).name)

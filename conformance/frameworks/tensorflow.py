@@ -45,9 +45,6 @@ class TensorflowFramework(Framework):
     def values(self, array: Array) -> Any:
         return np.array(self.xp.cast(array, "float32") if array.dtype == "bfloat16" else array)
 
-    def dtype(self, array: Array) -> str:
-        return str(array.dtype.name)
-
     def device(self, array: Array) -> str:
         return str(array.device.rpartition("device:")[2].lower())
 
