@@ -59,7 +59,7 @@ class Machine:
 def test_the_fastest_candidate_stays(monkeypatch):
     machine = Machine(monkeypatch, {"estimate": 0.02, "a": 0.03, "b": 0.01})
     machine.call(20)
-    assert machine.trials.is_settled
+    assert machine.trials._settled
     assert machine.chosen == "b"
     ((report, chosen),) = machine.reports
     assert [trial.least for trial in report] == pytest.approx([0.02, 0.03, 0.01])
@@ -85,7 +85,7 @@ def test_turns_begin_with_a_rest_and_a_slow_candidate_has_two_calls(monkeypatch)
     machine.call(9)
     turn = ["rest", *["estimate"] * 3, "rest", *["near"] * 3, "rest", "far", "far", "estimate"]
     assert machine.calls == turn
-    assert machine.trials.is_settled
+    assert machine.trials._settled
 
 
 def test_the_fastest_candidate_and_the_estimates_have_one_more_turn(monkeypatch):
@@ -98,7 +98,7 @@ def test_the_fastest_candidate_and_the_estimates_have_one_more_turn(monkeypatch)
 def test_short_calls_are_timed_more_often_but_not_for_long(monkeypatch):
     machine = Machine(monkeypatch, {"estimate": 2e-5, "a": 1e-5})
     machine.call(60)
-    assert machine.trials.is_settled
+    assert machine.trials._settled
     ((report, _),) = machine.reports
     assert [len(trial.times) for trial in report] == [12, 12]
 

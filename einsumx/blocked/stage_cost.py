@@ -213,11 +213,6 @@ class StageCost:
             self._near = {known: exact for (known, _), (exact, _) in self._exact.items()}
         return self._exact[key]
 
-    def _value_input_bytes(self, sizes: Sequence[int]) -> int:
-        """The bytes of the inputs that are values of other stages."""
-        terms = [term for source, term in zip(self._stage.inputs, self._stage.terms) if isinstance(source, Stage)]
-        return sum(prod(sizes[label] for label in term) for term in terms) * itemsize(self._model.dtype)
-
     def _distance(self, sketch: Sketch, sizes: Sequence[int]) -> float:
         """How far sizes are from those of a sketch; axes of size 1 change the plan, so they count most."""
         pairs = [(sizes[label], sketch.sizes[label]) for label in self._labels]
@@ -229,7 +224,8 @@ class StageCost:
         value = prod([sizes[label] for label in self._stage.output]) * self._value_bytes
         read = [0 if part is None else prod([sizes[label] for label in part[0]]) * part[1] for part in self._reads]
         if not estimate.peak and not self._stage.loops:  # a view, which keeps its inputs alive
-            value = sum(read) + self._value_input_bytes(sizes)
+            terms = [term for source, term in zip(self._stage.inputs, self._stage.terms) if isinstance(source, Stage)]
+            value = sum(read) + sum(prod([sizes[label] for label in term]) for term in terms) * self._value_bytes
         return RunCost(
             value,
             max(estimate.peak, value if self._stage.loops else 0),  # a view is copied

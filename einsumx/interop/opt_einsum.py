@@ -7,7 +7,7 @@ optimizers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from importlib import import_module
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -32,8 +32,8 @@ _SHARED = ("dtype", "order", "casting")
 
 def _names() -> Iterator[Name]:
     module = import_module("opt_einsum.contract")
-    yield Name(module, "contract", _contracting, tell=_tell_contract, everywhere=True)
-    yield Name(module.ContractExpression, "__call__", _calling, tell=_tell_call)
+    yield Name(module, "contract", _contracting, tell=partial(_tell, _traced_contract), everywhere=True)
+    yield Name(module.ContractExpression, "__call__", _calling, tell=partial(_tell, _traced_call))
 
 
 CLIENT = Client("opt_einsum", "pip install opt_einsum", _names)
@@ -57,12 +57,8 @@ def _traced_call(self: Any, *arrays: Any, **options: Any) -> Any:
     return _traced_contract(_equation(self), *operands, optimize=path, **options, **_keywords(self))
 
 
-def _tell_contract(function: Function) -> None:
-    function.__dict__["_torchdynamo_inline"] = _traced_contract
-
-
-def _tell_call(function: Function) -> None:
-    function.__dict__["_torchdynamo_inline"] = _traced_call
+def _tell(traced: Function, function: Function) -> None:
+    function.__dict__["_torchdynamo_inline"] = traced
 
 
 # -- contract ------------------------------------------------------------------------------------------------------

@@ -38,6 +38,9 @@ _measuring = 0
 
 _lock = RLock()
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
 _frozen: bool | None = None
 """What :func:`freeze` set; None for the variable."""
 
@@ -158,16 +161,3 @@ def _update() -> None:
     global is_set  # noqa: PLW0603  # an attribute is the fastest check
     setting = _of_process or os.environ.get(_VARIABLE) or "estimate"
     is_set = _measuring > 0 or setting != "estimate"
-
-
-def _after_fork() -> None:
-    """The child has one thread, and nobody releases a lock that another thread held.
-
-    Blocks of other threads stay counted, which only costs the child a look at the effort.
-    """
-    global _lock  # noqa: PLW0603
-    _lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -110,11 +110,6 @@ class Trials:
         attempt.times.append(perf_counter() - start)
         return result
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the fastest candidate is known."""
-        return self._settled is not None
-
     def _schedule(self, others: Sequence[Selection]) -> Iterator[Attempt]:
         """The attempt of each timed call."""
         yield from self._turn(self._estimate)

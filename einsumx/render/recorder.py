@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partialmethod
 from json import dumps
 from math import isfinite
 from operator import index
@@ -66,23 +66,12 @@ class Code:
     def _operation(self, sign: str, other: Any) -> Code:
         return Code("(", self, f" {sign} ", *_spelled(other), ")", dtype=_dtype_of(self, other), works=True)
 
-    def __add__(self, other: Any) -> Code:
-        return self._operation("+", other)
-
-    def __sub__(self, other: Any) -> Code:
-        return self._operation("-", other)
-
-    def __mul__(self, other: Any) -> Code:
-        return self._operation("*", other)
-
-    def __matmul__(self, other: Any) -> Code:
-        return self._operation("@", other)
-
-    def __and__(self, other: Any) -> Code:
-        return self._operation("&", other)
-
-    def __or__(self, other: Any) -> Code:
-        return self._operation("|", other)
+    __add__ = partialmethod(_operation, "+")
+    __sub__ = partialmethod(_operation, "-")
+    __mul__ = partialmethod(_operation, "*")
+    __matmul__ = partialmethod(_operation, "@")
+    __and__ = partialmethod(_operation, "&")
+    __or__ = partialmethod(_operation, "|")
 
     def __ne__(self, other: object) -> Any:
         return self.text() != other.text() if isinstance(other, Code) else self._operation("!=", other)

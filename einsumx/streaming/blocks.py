@@ -17,7 +17,7 @@ from einsumx.ir.ranges import ranges
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 
-__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute", "difference"]
+__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute", "difference", "inside"]
 
 Box: TypeAlias = tuple[slice, ...]
 """A part of an array: a range of each axis."""
@@ -38,6 +38,11 @@ Contract: TypeAlias = Callable[[Stage, Sequence[Array]], Array]
 def box_size(box: Iterable[slice]) -> int:
     """The number of elements in a box."""
     return prod(axis.stop - axis.start for axis in box)
+
+
+def inside(part: Box, box: Box) -> Box:
+    """The place of a part in its box."""
+    return tuple([slice(ours.start - whole.start, ours.stop - whole.start) for ours, whole in zip(part, box)])
 
 
 def difference(box: Box, other: Box) -> Iterator[Box]:
@@ -161,7 +166,11 @@ class Blocks:
         total = None
         for number, inner in enumerate(islice(self._indices(stage.loops), start, stop)):
             here = {**index, **inner}
-            self._kept = {key: kept for key, kept in self._kept.items() if kept[0] == _at(_nest(key), here)}
+            self._kept = {
+                (user, slot): kept
+                for (user, slot), kept in self._kept.items()
+                if kept[0] == _at(user.nests[slot], here)
+            }
             inputs: dict[int, Array] = {}
             for slot in stage.order:
                 inputs[slot] = yield from self._input(stage, slot, here)
@@ -206,11 +215,6 @@ def _scaled(contract: Callable[[Stage, Sequence[Array]], tuple[Array, int]], ada
         return ScaledArray(mantissa, sum(before, exponent), True)
 
     return scaled
-
-
-def _nest(key: tuple[Stage, int]) -> Sequence[int]:
-    stage, slot = key
-    return stage.nests[slot]
 
 
 def _at(loops: Sequence[int], index: BlockIndex) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.runtime.stored import host_array
 from einsumx.storage.array_files import grain, is_dataset
 from einsumx.storage.reopened import opened_here
-from einsumx.streaming.blocks import Box, box_size
+from einsumx.streaming.blocks import Box, box_size, inside
 
 __all__ = ["bytes_at_once", "library_bytes", "read", "write"]
 
@@ -76,11 +76,10 @@ def read(array: Any, box: Box, at_once: int = 0) -> Any:
         return host_array(array[box])
     block = _new([part.stop - part.start for part in box], array.dtype)
     for piece in _pieces(array, box, at_once):
-        inside = _inside(piece, box)
         if is_dataset(array):
-            array.read_direct(block, piece, inside)
+            array.read_direct(block, piece, inside(piece, box))
         else:
-            block[inside] = host_array(array[piece])
+            block[inside(piece, box)] = host_array(array[piece])
     return block
 
 
@@ -89,7 +88,7 @@ def write(array: Any, box: Box, values: Any, at_once: int = 0) -> None:
     xp = get_backend("numpy").xp
     for piece in _pieces(array, box, at_once):
         with xp.errstate(all="ignore"):
-            array[piece] = xp.asarray(values[_inside(piece, box)], dtype=array.dtype)
+            array[piece] = xp.asarray(values[inside(piece, box)], dtype=array.dtype)
 
 
 def _pieces(array: Any, box: Box, at_once: int) -> Iterator[Box]:
@@ -111,11 +110,6 @@ def _cut(part: slice, step: int) -> list[slice]:
     """A range, cut at the multiples of a step."""
     places = [part.start, *range((part.start // step + 1) * step, part.stop, step), part.stop]
     return [slice(start, stop) for start, stop in pairwise(places)]
-
-
-def _inside(piece: Box, box: Box) -> Box:
-    """The place of a piece in its block."""
-    return tuple([slice(part.start - all_.start, part.stop - all_.start) for part, all_ in zip(piece, box)])
 
 
 def _chunk_bytes(array: Any) -> int:

@@ -26,7 +26,7 @@ from einsumx.storage.array_files import reserve, sync
 from einsumx.storage.maps import mapping
 from einsumx.storage.reopened import opened_here
 from einsumx.streaming import pieces
-from einsumx.streaming.blocks import Box, box_size, difference
+from einsumx.streaming.blocks import Box, box_size, difference, inside
 from einsumx.streaming.readers import is_host, is_host_array
 
 if TYPE_CHECKING:
@@ -271,8 +271,7 @@ class _Updated(Target):
         for added in (*self._before, *own):
             left = [part for each in left for part in difference(each, added)]
         for part in left:
-            inside = tuple(slice(ours.start - all_.start, ours.stop - all_.start) for ours, all_ in zip(part, box))
-            self._target.update(part, block if part == box else block[inside], self._factors)
+            self._target.update(part, block if part == box else block[inside(part, box)], self._factors)
             if self._factors.beta != 0:
                 own.append(part)
 
