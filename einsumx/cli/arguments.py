@@ -23,7 +23,6 @@ __all__ = [
     "amount",
     "count",
     "file_ending_in",
-    "planned_shape",
     "shape",
 ]
 
@@ -53,15 +52,15 @@ def add_density(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--density", type=_density, default=1.0, metavar="SHARE", help=about)
 
 
-def add_problem(parser: argparse.ArgumentParser, *, is_only_planned: bool = False) -> None:
+def add_problem(parser: argparse.ArgumentParser, *, unknown: bool = False) -> None:
     """Declare an equation with the shapes and the dtype of its operands, the backend, and the path.
 
     Args:
         parser: of a command.
-        is_only_planned: whether sizes may be unknown.
+        unknown: whether sizes may be unknown.
     """
     parser.add_argument("equation", metavar="EQUATION", help="such as 'ab,bc->ca'; after -- if it starts with ->")
-    add_shapes(parser, nargs="+", is_only_planned=is_only_planned)
+    add_shapes(parser, nargs="+", unknown=unknown)
     add_dtype(parser)
     parser.add_argument("--backend", default="numpy", metavar="NAME", help="the framework (default: numpy)")
     parser.add_argument(
@@ -72,12 +71,10 @@ def add_problem(parser: argparse.ArgumentParser, *, is_only_planned: bool = Fals
     )
 
 
-def add_shapes(parser: argparse.ArgumentParser, nargs: str, *, is_only_planned: bool = False) -> None:
+def add_shapes(parser: argparse.ArgumentParser, nargs: str, *, unknown: bool = False) -> None:
     """Declare the shapes of the operands, after the equation; or first, if a text of names comes last."""
-    unknown = _UNKNOWN if is_only_planned else ""
-    more = f"{_SHAPES}{unknown}; a text of names, 'row k, k col -> row col', comes after the shapes"
-    kind = _planned_shape_or_names if is_only_planned else _shape_or_names
-    parser.add_argument("shapes", nargs=nargs, type=kind, action=_Shapes, metavar="SHAPE", help=more)
+    about = f"{_SHAPES}{_UNKNOWN * unknown}; a text of names, 'row k, k col -> row col', comes after the shapes"
+    parser.add_argument("shapes", nargs=nargs, action=_Shapes, const=unknown, metavar="SHAPE", help=about)
 
 
 def _density(text: str) -> float:
@@ -90,61 +87,33 @@ def _density(text: str) -> float:
     return share
 
 
-def _shape_or_names(text: str) -> tuple[int, ...] | str:
-    return text if "->" in text else shape(text)
-
-
-def _planned_shape_or_names(text: str) -> tuple[int | None, ...] | str:
-    return text if "->" in text else planned_shape(text)
-
-
 class _Shapes(argparse.Action):
     """Stores the shapes; from ``64,100 100,8 "row k, k column -> row column"``, it also makes the equation."""
 
     def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *__: object) -> None:
-        if values and isinstance(text := values[-1], str):
-            try:
-                first = planned_shape if self.type is _planned_shape_or_names else shape
-                values = [first(namespace.equation), *values[:-1]]
-                namespace.equation = parse_sublists(*parse_names(text, len(values))).text
-            except (argparse.ArgumentTypeError, EquationError) as error:
-                raise argparse.ArgumentError(self, str(error)) from None
-        setattr(namespace, self.dest, values)
+        texts: list[str] = values
+        try:
+            if texts and "->" in (names := texts[-1]):
+                texts = [namespace.equation, *texts[:-1]]
+                namespace.equation = parse_sublists(*parse_names(names, len(texts))).text
+            setattr(namespace, self.dest, [shape(text, self.const) for text in texts])
+        except (argparse.ArgumentTypeError, EquationError) as error:
+            raise argparse.ArgumentError(self, str(error)) from None
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """A shape in the notation of people or of plans.
+def shape(text: str, unknown: bool = False) -> tuple[int | None, ...]:
+    """A shape in the notation of people or of plans; where sizes may be unknown, ``?`` stands for one.
 
-    >>> shape("64,100,8"), shape("(5,)"), shape("7"), shape("-"), shape("()")
-    ((64, 100, 8), (5,), (7,), (), ())
+    >>> shape("64,100,8"), shape("(5,)"), shape("7"), shape("-"), shape("()"), shape("?,3", True)
+    ((64, 100, 8), (5,), (7,), (), (), (None, 3))
     """
-    sizes = _sizes(text)
-    if not all(size.isdecimal() for size in sizes):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}")
-    return tuple(map(int, sizes))
-
-
-def planned_shape(text: str) -> tuple[int | None, ...]:
-    """The same, where a size may be unknown.
-
-    >>> planned_shape("?,3")
-    (None, 3)
-    """
-    sizes = _sizes(text)
-    if not all(size.isdecimal() or size == "?" for size in sizes):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}{_UNKNOWN}")
-    return tuple([None if size == "?" else int(size) for size in sizes])
-
-
-def _sizes(text: str) -> list[str]:
     bare = text.strip()
-    if bare == "-":
-        return []
     if bare.startswith("(") and bare.endswith(")"):
-        bare = bare[1:-1].strip()
-        if not bare:
-            return []
-    return [size.strip() for size in bare.removesuffix(",").split(",")]
+        bare = bare[1:-1].strip() or "-"
+    sizes = [] if bare == "-" else [size.strip() for size in bare.removesuffix(",").split(",")]
+    if not all(size.isdecimal() or (unknown and size == "?") for size in sizes):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}{_UNKNOWN * unknown}")
+    return tuple([None if size == "?" else int(size) for size in sizes])
 
 
 def count(text: str) -> int:

@@ -78,7 +78,7 @@ With --backend dask, from shape and dtype on:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    add_problem(parser, is_only_planned=True)
+    add_problem(parser, unknown=True)
     add_output(parser)
     add_import(parser)
     parser.add_argument(
