@@ -222,7 +222,6 @@ def judge(result: Any, expected: Expected) -> Verdict:
 
 
 def _error(result: Any, expected: Expected) -> Any:
-    """The error of each element in units of its bound."""
     values, magnitude = expected.values, expected.magnitude
     if expected.bound is not None:
         error = abs(result - values) / expected.bound  # nan if both are not finite, or equal without a bound

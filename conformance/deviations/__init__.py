@@ -69,7 +69,6 @@ def _numbers(version: str) -> list[int]:
 
 
 def _read() -> dict[str, tuple[Deviation, ...]]:
-    """The deviations in all files."""
     found: dict[str, tuple[Deviation, ...]] = {}
     for file in files(__name__).iterdir():
         for group in json.loads(file.read_text(encoding="utf-8")) if file.name.endswith(".json") else ():

@@ -86,7 +86,6 @@ def attains_traced(case: Case, subject: Subject) -> None:
 
 
 def _judge(case: Case, subject: Subject, hosts: Sequence[Any], found: Any) -> None:
-    """Raise Failure unless the value is right, and the positions attain it."""
     assert case.semiring is not None
     expected = subject.expected(case, hosts)
     subject.judge(found.value, expected, "the value")

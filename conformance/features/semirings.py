@@ -185,7 +185,6 @@ def has_no_gradient_where_all_is_impossible(case: Case, subject: Subject) -> Non
 
 
 def _judge_with(case: Case, subject: Subject, values: list[Any]) -> None:
-    """Judge the result for operands with these values."""
     hosts = [rounded(host, operand.dtype) for host, operand in zip(values, case.operands, strict=True)]
     subject.judge(subject.call(case, subject.arrays(case, hosts)), subject.expected(case, hosts))
 

@@ -62,7 +62,6 @@ def _matrix(runs: Sequence[Run], features: Sequence[str], notes: dict[str, int])
 
 
 def _counts(runs: Sequence[Run]) -> Iterator[str]:
-    """A row for each run, with the number of cases of each status."""
     yield _row(["function", "pass", "deviate", "fail"])
     yield _row(["---", "---:", "---:", "---:"])
     for run in runs:

@@ -130,10 +130,9 @@ def features_of(runs: Sequence[Run]) -> list[str]:
     return [name for name in FEATURES if name in names] + [name for name in names if name not in FEATURES]
 
 
-def count_statuses(outcomes: Iterable[Outcome]) -> dict[Status, int]:
+def count_statuses(outcomes: Iterable[Outcome]) -> Counter[Status]:
     """The number of outcomes of each status."""
-    counts = Counter(outcome.status for outcome in outcomes)
-    return {status: counts[status] for status in STATUSES}
+    return Counter(outcome.status for outcome in outcomes)
 
 
 def group_by(outcomes: Iterable[Outcome], key: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:

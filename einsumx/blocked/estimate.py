@@ -110,7 +110,6 @@ def axis_labels(
 def _axes(
     program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
 ) -> dict[int, tuple[_Axis, ...]]:
-    """The shape of each slot, with labels."""
 
     def axis(labels: Labels) -> _Axis:
         labelled = _Axis(prod(sizes[label] for label in labels))
@@ -144,7 +143,6 @@ def _labels_of(axes: Sequence[int]) -> Labels:
 
 
 def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> Iterator[Labels]:
-    """The labels of the axes of a reshape."""
     left = list(labels)
     for size in shape:
         run: list[int] = []

@@ -262,7 +262,6 @@ class Search:
         return self._blocking(_changed(now, change), (*new, *now.order))
 
     def _blocking(self, counts: tuple[int, ...], order: Labels) -> Blocking:
-        """The contraction cut into ``counts`` blocks, with loops in this order."""
         key = counts, order
         if key not in self._blockings:
             self._blockings[key] = self._costed(counts, order, self._gauge)
@@ -307,7 +306,6 @@ def _is_near(guess: Blocking, exact: Blocking) -> bool:
 
 
 def _changed(now: Blocking, change: dict[int, int]) -> tuple[int, ...]:
-    """The numbers of blocks after a change."""
     counts = list(now.counts)
     for label, count in change.items():
         counts[label] = count

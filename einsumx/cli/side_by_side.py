@@ -406,7 +406,6 @@ def library_of(adapter: Adapter) -> tuple[str, str]:
 
 def _first_line(error: Exception) -> str:
     """The first line of an exception's message, after its type if it is not einsumx's own."""
-    text = str(error).strip().partition("\n")[0]
-    if isinstance(error, EinsumxError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    from einsumx.conformance.case import error_line
+
+    return str(error).partition("\n")[0] if isinstance(error, EinsumxError) else error_line(error)

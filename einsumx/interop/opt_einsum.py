@@ -65,7 +65,6 @@ def _tell(traced: Function, function: Function) -> None:
 
 
 def _contracting(native: Function) -> Function:
-    """The replacement of ``opt_einsum.contract``."""
     is_sharing = import_module("opt_einsum.sharing").currently_sharing
 
     def checked(*operands: Any, **options: Any) -> Any:
@@ -252,7 +251,6 @@ class _Compiled:
 
 
 def _calling(native: Function) -> Function:
-    """The replacement of the calls of opt_einsum's expressions."""
     is_sharing = import_module("opt_einsum.sharing").currently_sharing
     known: WeakKeyDictionary[Any, _Compiled] = WeakKeyDictionary()
 

@@ -148,7 +148,6 @@ def _of_environment() -> Effort:
 
 
 def _count(effort: Effort, change: int) -> None:
-    """Count the blocks that measure."""
     global _measuring  # noqa: PLW0603  # one number for all threads
     if effort == "measure":
         with _lock:

@@ -111,7 +111,6 @@ class Trials:
         return result
 
     def _schedule(self, others: Sequence[Selection]) -> Iterator[Attempt]:
-        """The attempt of each timed call."""
         yield from self._turn(self._estimate)
         for selection in others:
             self._attempts.append(Attempt(selection, self._compiled(selection)))

@@ -129,7 +129,6 @@ def _operand_names(count: int, taken: str) -> tuple[str, list[str]]:
 
 
 def _docstring(program: Program, names: Sequence[str]) -> list[str]:
-    """The equation, the operands and the result."""
     equation = program.equation
     width = COLUMNS - 2 * INDENT
     if len(equation) > width:

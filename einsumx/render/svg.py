@@ -263,7 +263,6 @@ def _lanes(rows: Sequence[PictureRow]) -> list[int]:
 
 
 def _cells(row: PictureRow) -> dict[str, list[str]]:
-    """The lines of a row in each column."""
     times = f"{row.times}×" if row.times else ""
     texts = {"times": times, "what runs": row.call, "axes": row.axes, "array": row.array, "cost": row.cost}
     return {name: _wrapped(text, _COLUMNS[name]) for name, text in texts.items()}

@@ -262,7 +262,6 @@ class _BlockedRows:
         self._add(row, root.nest, self.rows[-1].stage)
 
     def _add(self, row: PictureRow, loops: Sequence[int], stage: str) -> None:
-        """Add a row that runs in these loops."""
         times = prod(self._counts[label] for label in loops)
         self.rows.append(replace(row, work=row.work * times, times=times, stage=stage))
 

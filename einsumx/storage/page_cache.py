@@ -51,7 +51,6 @@ def give_back(array: Any, box: tuple[slice, ...]) -> None:
 
 
 def _load(calls: Any, start: int, stop: int) -> None:
-    """Announce the pages between two addresses."""
     first, last = (address - address % mmap.PAGESIZE for address in (start, stop - 1))
     residency = ctypes.c_ubyte()
     for page in (first, last):

@@ -193,7 +193,6 @@ class _DaskScheduler(_RemoteScheduler):
         return pieces
 
     def _sent_parts(self, piece: Piece) -> list[Part]:
-        """The blocks that have to be sent for a piece."""
         return [part for part in parts_of(self.program, piece) if self.job.operands[part[0]] is None]
 
     def _sent_bytes(self, piece: Piece) -> int:

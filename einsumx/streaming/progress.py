@@ -145,7 +145,6 @@ class Ledger:
         return number, self._whole(cuts)
 
     def _box(self, number: int) -> Box:
-        """The box of a block."""
         cuts = []
         for _, blocks in reversed(self._cuts):
             number, at = divmod(number, len(blocks))

@@ -111,7 +111,6 @@ def run(options: argparse.Namespace) -> bool:
 
 
 def _data(backends: Collection[str], device: str) -> dict[str, list[dict[str, Any]]]:
-    """What is stored, as JSON has it."""
     data: dict[str, list[dict[str, Any]]] = {}
     for table, reader in _READERS.items():
         rows = store.read(table, reader, backends, device)
@@ -121,7 +120,6 @@ def _data(backends: Collection[str], device: str) -> dict[str, list[dict[str, An
 
 
 def _export(path: Path, backends: Collection[str], device: str) -> int:
-    """Write what is stored to a file, and return the number of rows."""
     data = _data(backends, device)
     try:
         write_text(path, json.dumps({"format": _FORMAT, **data}, indent=1) + "\n")
@@ -167,7 +165,6 @@ def _rows(data: Any, reader: store.Reader) -> list[Row]:
 
 
 def _holds(origin: Origin) -> bool:
-    """Whether rows hold for this machine and its software."""
     try:
         adapter = get_backend(origin.backend)
     except EinsumxError:  # another process may know it
@@ -176,7 +173,6 @@ def _holds(origin: Origin) -> bool:
 
 
 def _print(origin: Origin, plans: list[Row], rates: list[Row]) -> None:
-    """Print what holds for a backend on a machine."""
     machine = ", ".join(filter(None, (origin.machine, origin.engine, f"einsumx {origin.einsumx}")))
     out = console()
     out.print(visible(f"{origin.backend} {origin.framework} on {origin.device}, {machine}"), end="\n\n")
