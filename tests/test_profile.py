@@ -21,6 +21,12 @@ pytestmark = pytest.mark.usefixtures("quiet_machine")
 ATTENTION = Problem("bind,bjnd->bnij", ((4, 10, 8, 16), (4, 5, 8, 16)), "float32")
 
 
+@pytest.fixture(autouse=True)
+def few_repeats(monkeypatch):
+    """Each op is called as rarely as it can be."""
+    monkeypatch.setattr("einsumx.cli.op_times._SECONDS", 0.0)
+
+
 class Clock:
     """A clock that stands still but where it is moved on."""
 
@@ -54,7 +60,7 @@ def test_an_op_is_timed_until_its_result_is_there(clock):
 
 
 def test_there_is_an_entry_for_each_op_of_the_plan():
-    found = profile(ATTENTION, "numpy", seconds=0.0)
+    found = profile(ATTENTION, "numpy")
     assert tuple(op.op for op in found.ops) == found.program.ops
     assert [op.share is None for op in found.ops] == [True, True, False]
     assert [op.nbytes for op in found.ops] == [0, 0, 4 * (4 * 10 * 8 * 16 + 4 * 5 * 8 * 16 + 4 * 8 * 10 * 5)]
@@ -64,7 +70,7 @@ def test_there_is_an_entry_for_each_op_of_the_plan():
 
 
 def test_predictions_are_those_of_the_rates():
-    found = profile(ATTENTION, "numpy", seconds=0.0)
+    found = profile(ATTENTION, "numpy")
     rates = found.rates
     transposed, _, product = found.ops
     assert transposed.predicted == rates.view
@@ -89,7 +95,7 @@ def test_the_share_of_the_roofline_is_of_whichever_takes_longer():
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
 def test_two_kinds_of_dtypes_are_profiled_on_every_backend(backend):
     for dtype in {"float32", "bool"} & {*backend.dtypes}:
-        found = profile(Problem("iij,jk->k", ((3, 3, 4), (4, 5)), dtype), backend.name, seconds=0.0)
+        found = profile(Problem("iij,jk->k", ((3, 3, 4), (4, 5)), dtype), backend.name)
         assert len(found.ops) == len(found.program.ops) > 0
         assert (found.program.backend, found.program.dtype) == (backend.name, dtype)
 
@@ -163,7 +169,7 @@ def test_the_table_has_a_line_for_each_call(capsys):
 )
 def test_times_that_do_not_add_up_are_remarked_upon(capsys, whole, traffic, remark):
     op = OpProfile(Matmul(2, 0, 1), (3, 5), "float32", 1.0, 1.0, 60, 100, arithmetic=0.5, traffic=traffic)
-    found = profile(Problem("ij,jk->ik", ((3, 4), (4, 5)), "float32"), "numpy", seconds=0.0)
+    found = profile(Problem("ij,jk->ik", ((3, 4), (4, 5)), "float32"), "numpy")
     print_profile(replace(found, seconds=whole, ops=(op,)))
     lines = capsys.readouterr().out.splitlines()
     starts = ("Ops take longer", "The plan as a whole takes", "More than")

@@ -30,8 +30,8 @@ from einsumx.runtime.request import Options
 
 __all__ = ["OpProfile", "Profile", "profile", "random_arrays"]
 
-_MOST = 2000
-"""The largest number of repeats per op."""
+_SECONDS, _MOST = 0.1, 2000
+"""How long the plan and each of its ops are repeated, and how often at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,6 @@ def profile(
     device: str = "",
     optimize: Optimize = "auto",
     *,
-    seconds: float = 0.1,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Profile:
     """Run a contraction of random operands op by op.
@@ -144,7 +143,6 @@ def profile(
         backend: the name of the backend.
         device: the device of the operands; empty for the framework's default.
         optimize: the path, as for :func:`einsumx.einsum`.
-        seconds: how long to repeat the plan, and each of its ops.
         announce: called with a description of each measurement before it starts.
 
     Raises:
@@ -160,8 +158,8 @@ def profile(
     traits = calibrated(adapter, program.device)
     announce(sized.text)
     with watched() as watch:
-        whole, _ = timed(adapter, prepared.run, arrays, seconds, _MOST)
-        op_profiles = tuple(_op_profiles(program, arrays, adapter, traits, seconds, announce))
+        whole, _ = timed(adapter, prepared.run, arrays, _SECONDS, _MOST)
+        op_profiles = tuple(_op_profiles(program, arrays, adapter, traits, announce))
     library, version = library_of(adapter)
     return Profile(
         problem=problem,
@@ -192,12 +190,7 @@ def random_arrays(backend: str, problem: Problem, device: str) -> list[Array]:
 
 
 def _op_profiles(
-    program: Program,
-    arrays: Sequence[Array],
-    adapter: Adapter,
-    traits: Traits,
-    repeating: float,
-    announce: Callable[[str], None],
+    program: Program, arrays: Sequence[Array], adapter: Adapter, traits: Traits, announce: Callable[[str], None]
 ) -> Iterator[OpProfile]:
     """Time each op, with the results of the earlier ops as operands."""
     shapes = replay(program.ops, [operand.shape for operand in program.operands])
@@ -221,7 +214,7 @@ def _op_profiles(
         )
         kernel = adapter.kernel(op, [shapes[slot] for slot in op.sources], types[op.sources[0]])
         read = [values[slot] for slot in op.sources]
-        seconds, values[op.out] = timed(adapter, adapter.prepare(kernel, alone), read, repeating, _MOST)
+        seconds, values[op.out] = timed(adapter, adapter.prepare(kernel, alone), read, _SECONDS, _MOST)
         for slot in dead.get(op.out, ()):
             del values[slot]
         touched = {*op.sources, op.out} if cost.allocated else ()

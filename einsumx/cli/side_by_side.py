@@ -55,7 +55,7 @@ ATTENTION = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 _TIE = 1.1
 """Ratios up to this one, and down to its inverse, are noise."""
 
-SECONDS = 1.6
+_SECONDS = 1.6
 """Time for each problem on each framework."""
 
 _LEAST_ROUNDS = 3
@@ -241,7 +241,6 @@ def compare(
     *,
     device: str = "",
     rounds: int | None = None,
-    seconds: float = SECONDS,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
     """Measure every trial on every backend; yields a row for each pair, or one row for an absent backend.
@@ -250,9 +249,8 @@ def compare(
         trials: all of one dtype.
         names: the backends.
         device: the device of the operands; empty for the framework's default.
-        rounds: how many turns each function has; by default as many as fit into ``seconds``, at least 3, or as many of
+        rounds: how many turns each function has; by default as many as fit into 1.6 seconds, at least 3, or as many of
             these as start within 10 seconds.
-        seconds: the time for each pair.
         announce: called with a description of each measurement before it starts.
 
     Raises:
@@ -268,12 +266,12 @@ def compare(
         for trial in trials:
             announce(f"{adapter.name}  {trial.problem.equation}")
             try:
-                yield _measure(adapter, trial, device, rounds, seconds)
+                yield _measure(adapter, trial, device, rounds)
             except Exception as error:  # noqa: BLE001  any exception of a framework is a result to report
                 yield Failed(adapter.name, *library_of(adapter), trial.problem, _first_line(error))
 
 
-def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None, seconds: float) -> Measured:
+def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None) -> Measured:
     from einsumx.conformance.oracle import judge
 
     equation, dtype = trial.problem.equation, trial.problem.dtype
@@ -297,7 +295,7 @@ def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None, se
         note = _first_line(error)
     calls = [timed_einsumx] if note else [timed_einsumx, timed_native]
     with watched() as watch:
-        times = _in_turns(calls, rounds, seconds)
+        times = _in_turns(calls, rounds)
         for each in times:
             watch.repeats(each)
     return Measured(
@@ -317,12 +315,12 @@ def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None, se
     )
 
 
-def _in_turns(calls: Sequence[Callable[[], None]], rounds: int | None, seconds: float) -> list[list[float]]:
+def _in_turns(calls: Sequence[Callable[[], None]], rounds: int | None) -> list[list[float]]:
     """The least time of each call in each of its turns. Each round starts with another call."""
     times: list[list[float]] = [[] for _ in calls]
     start = perf_counter()
     number = 0
-    while number < (rounds or _LEAST_ROUNDS) or (rounds is None and perf_counter() < start + seconds):
+    while number < (rounds or _LEAST_ROUNDS) or (rounds is None and perf_counter() < start + _SECONDS):
         if rounds is None and number and perf_counter() > start + _PATIENCE:
             break
         for place in range(len(calls)):
