@@ -18,7 +18,7 @@ from einsumx.conformance.report.results import Run, make_run, merge, read_runs, 
 from einsumx.conformance.report.terminal import difference_lines, print_table, run_lines, with_progress
 from einsumx.conformance.subject import Subject, installed_backends, subjects
 from einsumx.conformance.suite import cases, run, stale_entries, unshown_entries
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import BackendError, EinsumxError, visible
 from einsumx.host.files import write_text
 from einsumx.terminal import require_rich
 
@@ -65,12 +65,9 @@ def _check_reports(options: argparse.Namespace) -> None:
             raise EinsumxError(f"there is no folder {path.parent}")
 
 
-_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-
-
 def _printable(text: str) -> str:
-    """The text without control characters, because it may come from somebody else's file."""
-    return text.translate(_CONTROLS)
+    """The text with escapes for control characters, because it may come from somebody else's file."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def _merged(options: argparse.Namespace) -> list[Run]:

@@ -13,10 +13,10 @@ from einsumx.conformance.case import ArraySpec, Case, NotApplicable, examples, k
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.derivatives import gives_the_gradients
 from einsumx.conformance.features.forms import names_give_the_plain_sum
-from einsumx.conformance.features.limits import call_within_smallest, is_right_under_the_smallest_limit
+from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
 from einsumx.conformance.features.results import has_order, is_fresh, writes_out, writes_over
 from einsumx.conformance.oracle import expect
-from einsumx.conformance.refusals import is_refused, make_out, needs_writeable_arrays
+from einsumx.conformance.refusals import is_refused, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -63,15 +63,6 @@ def adds_to_an_operand(case: Case, subject: Subject) -> None:
     subject.judge(arrays[0], subject.expected(case, hosts), "out")
 
 
-def adds_within_the_smallest_limit(case: Case, subject: Subject) -> None:
-    """Each block is added to ``out`` once, under the smallest memory limit."""
-    needs_writeable_arrays(subject)
-    hosts, arrays = subject.operands(case)
-    options = {"out": make_out(case.out, subject)} if case.out else {}
-    result = call_within_smallest(subject, partial(subject.call, case, arrays, **options))
-    subject.judge(result, subject.expected(case, hosts))
-
-
 def _takes_an_array_without_axes(case: Case, subject: Subject) -> None:
     """An array without axes counts as its value."""
     factor = subject.array(np.array(dict(case.options)["alpha"]), "float32")
@@ -98,7 +89,7 @@ def cases() -> Iterator[Case]:
         specs = (c, *operands(*shapes))
         yield _adds(gives_the_plain_sum, equation, specs, _BOTH)
         yield _adds(writes_over, equation, specs, _BOTH, over=0)
-        yield _adds(adds_within_the_smallest_limit, equation, specs, _BOTH, over=0, about="memory limit")
+        yield _adds(is_right_under_the_smallest_limit, equation, specs, _BOTH, over=0, about="memory limit")
         ignored = (replace(c, fill="nan"), *specs[1:])
         yield _adds(writes_over, equation, ignored, keywords(alpha=2.5, beta=0), over=0)
     for alpha, beta in ((1, 1), (1, 2.5), (-1.5, 1), (0, 1), (0.0, 0.5), (-1, 0), (1, 0), (3, True), (1.0, 1e-3)):
@@ -130,9 +121,9 @@ def _array_cases() -> Iterator[Case]:
         if shape != (3, 5):
             yield _adds(gives_the_plain_sum, "ij,jk->ik", specs, _BOTH)
         yield _adds(writes_out, "ij,jk->ik", specs, _BOTH, out=_C)
-        limited = _adds(is_right_under_the_smallest_limit, "ij,jk->ik", specs, _BOTH, about="memory limit")
-        yield replace(limited, full=shape != (5,))
-        yield replace(limited, full=shape != (5,), check=adds_within_the_smallest_limit, out=_C)
+        limited = partial(_adds, is_right_under_the_smallest_limit, "ij,jk->ik", specs, _BOTH, "memory limit")
+        for out in (None, _C):
+            yield limited(full=shape != (5,), out=out)
     for equation, shape in (("ij->ij", (3, 5)), ("ij->ji", (5, 3))):
         for layout in ("C", "F"):
             out = replace(_C, layout=layout)

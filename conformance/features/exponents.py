@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -48,21 +48,24 @@ _POWERS = {"float16": 9, "bfloat16": 110, "float32": 110, "complex64": 110, "flo
 """For each dtype, a power of two whose products with itself are out of its range."""
 
 
-def beyond_the_range(case: Case, subject: Subject) -> None:
-    """Operands multiplied by large or small powers of two have the mantissa of those that are not."""
-    power = _power(case)
-    hosts, scaled = _scaled(case, power)
+def beyond_the_range(case: Case, subject: Subject, limited: bool = False) -> None:
+    """Operands multiplied by large or small powers of two have the mantissa of those that are not.
+
+    If ``limited``, by blocks with exponents of their own, and sums of blocks, under the smallest memory limit.
+    """
+    power = -_POWERS[case.dtype] if case.about.endswith("small") else _POWERS[case.dtype]
+    hosts = case.values()
+    scaled = [np.asarray(host * host.dtype.type(2.0**power), host.dtype) for host in hosts]  # which is exact
     arrays = subject.arrays(case, scaled)
-    _judge_pair(case, subject, hosts, subject.call(case, arrays), power * len(hosts))
+    call = partial(subject.call, case, arrays)
+    mantissa, exponent = _pair(call_within_smallest(subject, call) if limited else call())
+    expected = _shifted(subject.expected(case, hosts), exponent - power * len(hosts))
+    subject.judge(mantissa, expected, "the mantissa")
+    values = np.asarray(subject.framework.values(mantissa))
+    largest = max(np.abs(values.real).max(), np.abs(values.imag).max())
+    if not 0.5 <= largest <= 1:
+        raise Failure(f"the largest part of the mantissa is {largest}, which is not in [0.5, 1)")
     subject.judge_unchanged(arrays, scaled)
-
-
-def beyond_the_range_within_the_smallest_limit(case: Case, subject: Subject) -> None:
-    """The same for blocks with exponents of their own, and for sums of blocks."""
-    power = _power(case)
-    hosts, scaled = _scaled(case, power)
-    call = partial(subject.call, case, subject.arrays(case, scaled))
-    _judge_pair(case, subject, hosts, call_within_smallest(subject, call), power * len(hosts))
 
 
 def gradients_of_the_mantissa(case: Case, subject: Subject) -> None:
@@ -102,17 +105,6 @@ def not_finite(case: Case, subject: Subject) -> None:
         raise Failure(f"the exponent is {exponent}, not 3, by which 6 is 0.75")
 
 
-def _power(case: Case) -> int:
-    """The power of two by which each operand of a case is multiplied."""
-    return -_POWERS[case.dtype] if case.about.endswith("small") else _POWERS[case.dtype]
-
-
-def _scaled(case: Case, power: int) -> tuple[list[Any], list[Any]]:
-    """The operands of a case, and their products with a power of two, which are exact."""
-    hosts = case.values()
-    return hosts, [np.asarray(host * host.dtype.type(2.0**power), host.dtype) for host in hosts]
-
-
 def _pair(result: Any) -> tuple[Array, int]:
     """The mantissa and the exponent that a call returned."""
     if not isinstance(result, FrexpResult):
@@ -121,16 +113,6 @@ def _pair(result: Any) -> tuple[Array, int]:
     if type(exponent) is not int:
         raise Failure(f"the exponent is a {type_name(type(exponent))}, not an int")
     return mantissa, exponent
-
-
-def _judge_pair(case: Case, subject: Subject, hosts: Sequence[Any], result: Any, power: int) -> None:
-    """Raise Failure unless a result divided by ``2**power`` is the plain sum of ``hosts``."""
-    mantissa, exponent = _pair(result)
-    subject.judge(mantissa, _shifted(subject.expected(case, hosts), exponent - power), "the mantissa")
-    values = np.asarray(subject.framework.values(mantissa))
-    largest = max(np.abs(values.real).max(), np.abs(values.imag).max())
-    if not 0.5 <= largest <= 1:
-        raise Failure(f"the largest part of the mantissa is {largest}, which is not in [0.5, 1)")
 
 
 def _shifted(expected: Expected, exponent: int) -> Expected:
@@ -145,7 +127,7 @@ _case = partial(Case, "exponents", function="einsum_frexp")
 
 def cases() -> Iterator[Case]:
     """The cases of this module's feature."""
-    new, limited = (partial(_case, check) for check in (beyond_the_range, beyond_the_range_within_the_smallest_limit))
+    new, limited = (partial(_case, check) for check in (beyond_the_range, partial(beyond_the_range, limited=True)))
     for equation, shapes in _EQUATIONS:
         for dtype in _POWERS:
             dtypes = ("float16", "float32", "float64", "complex64") if equation == "ij,jk->ik" else ("float32",)

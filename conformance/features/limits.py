@@ -9,6 +9,7 @@ from typing import Any
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, error_line, examples, operands
 from einsumx.conformance.checks import cotangent, judge_gradients, needs_gradients
 from einsumx.conformance.framework import DTYPES
+from einsumx.conformance.refusals import make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 from einsumx.errors import MemoryLimitError
 
@@ -93,11 +94,15 @@ def cases() -> Iterator[Case]:
 
 
 def is_right_under_the_smallest_limit(case: Case, subject: Subject, times: int = 1) -> None:
-    """The result is the plain sum under the smallest memory limit, or under a multiple of it."""
+    """The result is the plain sum under the smallest memory limit, or under a multiple of it, also in ``out``."""
+    options = {"out": make_out(case.out, subject)} if case.out else {}
+    if case.over is not None:
+        needs_writeable_arrays(subject)
     hosts, arrays = subject.operands(case)
     expected = subject.expected(case, hosts)
-    subject.judge(call_within_smallest(subject, partial(subject.call, case, arrays), times), expected)
-    subject.judge_unchanged(arrays, hosts)
+    subject.judge(call_within_smallest(subject, partial(subject.call, case, arrays, **options), times), expected)
+    read = [place for place in range(len(arrays)) if place != case.over]
+    subject.judge_unchanged([arrays[place] for place in read], [hosts[place] for place in read])
 
 
 def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -> None:
