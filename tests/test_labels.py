@@ -2,7 +2,9 @@
 
 import random
 import sys
+from decimal import Decimal
 from html import unescape
+from itertools import product
 
 import numpy as np
 import pytest
@@ -119,6 +121,16 @@ def test_labels_that_are_equal_are_one_label_and_are_named_as_they_were_given(la
             einsum(a, labels, a, [labels[1], 7])
         plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
         assert str(raised.value).startswith(f"label {plain[1]!r} has size 3")
+
+
+def test_labels_that_numpy_compares_in_its_own_way_do_not_meet_wrongly_in_a_cache():
+    zeros = [Decimal(0), np.int64(0), np.longdouble(0), np.timedelta64(0, "s"), 0]
+    calls = [einsum, lambda *lists: plan(*lists)(a), lambda *lists: einsum(*lists, memory_limit="1 MB")]
+    for call, first, second in product(calls, zeros, zeros):
+        einsumx.cache_clear()
+        for zero in (first, second):
+            np.testing.assert_array_equal(call(a, [zero, 1], [1, zero]), a.T)
+    np.testing.assert_array_equal(einsum(a, [Decimal(0), 1], [1, np.int64(0)]), a.T)
 
 
 class Alike:

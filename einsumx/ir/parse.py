@@ -366,7 +366,7 @@ def _check_label(label: Label, where: str) -> None:
     except Exception:  # noqa: BLE001  of a class of the user's
         raise SublistError(f"label {shown(label)} in the sublist {where} is not hashable") from None
     try:
-        is_itself = (label == label) is True  # nan is not, and for tensors it is a tensor
+        is_itself = as_python(label == label) is True  # nan is not, and for tensors it is a tensor
     except Exception:  # noqa: BLE001
         is_itself = False
     if not is_itself:

@@ -20,7 +20,7 @@ from einsumx.errors import BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays, plain_run
-from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, names_as_sublists
+from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, as_labels, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
@@ -206,7 +206,15 @@ def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence
         if type(output) is not list and type(output) is not tuple:
             return _split_names(first, others)
         labels.append(tuple(output))
+    for sublist in labels:
+        for label in sublist:
+            if type(label) not in _PLAIN:
+                return as_labels(labels), arrays
     return tuple(labels), arrays
+
+
+_PLAIN = frozenset([int, str, type(...)])
+"""The types of labels that are keys as they are."""
 
 
 def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:

@@ -16,6 +16,7 @@ from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.measuring.effort import Effort, get_effort
 from einsumx.planner.path import Optimize, as_optimize
+from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
     from einsumx.adapters import framework_options
@@ -41,6 +42,7 @@ __all__ = [
     "array_places",
     "as_fields",
     "as_framework",
+    "as_labels",
     "as_order",
     "dtype_name",
     "joined",
@@ -138,7 +140,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     sublists = operands[1 : 2 * pairs : 2]
     output = operands[-1] if len(operands) % 2 else None
     try:
-        written = tuple(tuple(labels) for labels in sublists), None if output is None else tuple(output)
+        written = as_labels(sublists), None if output is None else as_labels([output])[0]
         hash(written)
     except Exception:  # a label of the user's own class may raise anything
         _check_sublists(sublists, output)
@@ -148,6 +150,15 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
     ):
         _check_sublists(sublists, output)
     return written, list(operands[0 : 2 * pairs : 2])
+
+
+def as_labels(sublists: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+    """Sublists as tuples, as keys of caches have them: NumPy's scalars cannot be compared with all that equals them.
+
+    >>> as_labels([[0, "row"], ["row", 1]])
+    ((0, 'row'), ('row', 1))
+    """
+    return tuple([tuple(map(as_python, labels)) for labels in sublists])
 
 
 def joined(written: Written, operands: Sequence[Any]) -> list[Any]:
