@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -105,6 +106,23 @@ def test_a_timeout_of_a_handler_is_not_taken_for_a_file_that_cannot_be_read(func
 def test_an_error_of_a_handler_is_not_taken_for_an_array_that_is_refused(function, call):
     with pytest.raises(AlarmError):
         interrupted(function, call, AlarmError)
+
+
+@pytest.mark.parametrize("error", [TimeoutError, AlarmError, InterruptError])
+def test_an_error_of_a_handler_in_an_executor_ends_the_call_and_what_was_submitted(error):
+    submitted = []
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, *arguments):
+            if submitted:
+                raise error
+            submitted.append(super().submit(*arguments))
+            return submitted[0]
+
+    with Interrupted(2) as executor:
+        with pytest.raises(error):
+            einsumx.einsum("ij,jk->ik", LHS, RHS, memory_limit=einsumx.MemoryLimit("1 MB", executor=executor))
+        assert submitted[0].done()
 
 
 def test_an_error_of_an_adapter_is_not_hidden(monkeypatch):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -111,8 +111,7 @@ class _RemoteScheduler(Scheduler):
 
     def close(self, running: Sequence[Future[Any]]) -> None:
         for future in running:
-            with suppress(Exception):  # a cluster that is gone
-                future.cancel()
+            future.cancel()
         try:
             self._withdraw()
         finally:
@@ -212,7 +211,13 @@ class _DaskScheduler(_RemoteScheduler):
         if block is None or block.status in ("cancelled", "lost", "error"):
             array, box = self.work.sources[part[0]].on_host(), box_of(part)
             values = host_array(get_backend("numpy").part(array, box)) if is_host_array(array) else read(array, box)
-            block = self._scattered[part] = self.executor._client.scatter(values, hash=False)
+            client = self.executor._client
+            try:
+                block = self._scattered[part] = client.scatter(values, hash=False)
+            except AttributeError as error:
+                if client.scheduler is not None:
+                    raise
+                raise RuntimeError("the cluster was closed") from error
         return block
 
     def received(self, piece: Piece, value: Any) -> Array:
@@ -260,7 +265,9 @@ class WorkerPool:
             client: Any = executor
             try:
                 nthreads = client._client.nthreads().values()
-            except Exception as error:
+            except TimeoutError:  # of a signal handler
+                raise
+            except (AttributeError, OSError, RuntimeError) as error:
                 raise ValueError(
                     f"the cluster of executor= does not answer: {error}; connect to another one"
                 ) from error

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.blocked.program import BlockedProgram
-from einsumx.errors import BlockError, excerpt
+from einsumx.errors import BackendError, BlockError, excerpt
 from einsumx.host.threads import sharing
 from einsumx.runtime.limits import Progress
 from einsumx.streaming.blocks import BlockIndex, Blocks, Box, compute
@@ -110,7 +110,9 @@ class Scheduler:
         while True:
             try:
                 return self.submit(piece)
-            except Exception as error:  # noqa: BLE001  # _lose raises it unless the piece is retried
+            except TimeoutError:  # of a signal handler
+                raise
+            except (BackendError, OSError, RuntimeError) as error:  # _lose raises it unless the piece is retried
                 self._lose(piece, error, lost)
 
     def _finished(self, running: dict[Future[Any], Piece], waiting: list[Piece], lost: Counter[int]) -> dict[int, Any]:
@@ -119,11 +121,14 @@ class Scheduler:
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             piece = running.pop(future)
-            try:
+            error = CancelledError() if future.cancelled() else future.exception()
+            if error is None:
                 values[piece.number] = future.result()
-            except Exception as error:  # noqa: BLE001  # _lose raises it unless the piece is retried
+            elif isinstance(error, Exception):
                 self._lose(piece, error, lost)
                 heappush(waiting, piece)
+            else:
+                raise error  # such as KeyboardInterrupt
         return values
 
     def _lose(self, piece: Piece, error: Exception, lost: Counter[int]) -> None:
