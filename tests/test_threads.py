@@ -348,3 +348,25 @@ others = workers - {caller.native_id}
 print(len(others), all(os.sched_getaffinity(worker) == cpus for worker in others))
 """
     assert printed(code).split() == ["True", "2", "True"]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind threads to CPUs")
+def test_workers_that_start_while_the_main_thread_is_bound_to_one_cpu_use_all_of_its_cpus_later():
+    code = """
+import os, threading
+from einsumx.host import threads
+cpus = os.sched_getaffinity(0)
+threads.set_num_threads(2)
+bound = []
+meeting = threading.Barrier(2)
+def job():
+    meeting.wait()
+    bound.append(os.sched_getaffinity(0))
+    meeting.wait()
+for each in ({min(cpus)}, cpus):
+    os.sched_setaffinity(0, each)
+    threads.run([job] * 2)
+print(bound == [{min(cpus)}] * 2 + [cpus] * 2)
+"""
+    assert printed(code).split() == ["True"]

@@ -230,15 +230,27 @@ class _Pool:
                 self._workers += 1
 
     def _serve(self) -> None:
-        if hasattr(os, "sched_setaffinity"):
-            with suppress(OSError):  # a thread starts with the CPUs of its caller, who may be bound to one
-                os.sched_setaffinity(0, _cpus())
         # Unlike ufuncs, numpy.einsum does not warn of infinities and nan; the error state is per thread.
         np.seterr(all="ignore")
         _blas().settle_worker()
-        next_call = self._calls.get
+        next_call, cpus = self._calls.get, _bound(set())
         while True:
-            next_call().work()
+            call = next_call()
+            cpus = _bound(cpus)
+            call.work()
+            del call
+
+
+def _bound(cpus: set[int]) -> set[int]:
+    """Bind a worker, which is bound to these CPUs, to those of the main thread now; return them.
+
+    A thread starts with the CPUs of the one that starts it, which may be bound to one of them for a while.
+    """
+    now = _cpus()
+    if now != cpus and hasattr(os, "sched_setaffinity"):
+        with suppress(OSError):
+            os.sched_setaffinity(0, now)
+    return now
 
 
 _pool = _Pool()
