@@ -15,7 +15,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
-from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.errors import REFUSALS, BackendError, SizeError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Native, Op
@@ -342,7 +342,7 @@ class TinygradAdapter(Adapter):
     def find_device(self, name: str) -> str:
         try:
             return str(self.xp.Device[name].device).lower()
-        except Exception as error:
+        except (ImportError, *REFUSALS) as error:
             raise BackendError(f"tinygrad finds no device {shown(name)}: {error}") from error
 
     def free_bytes(self, device: str) -> int | None:

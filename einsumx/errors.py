@@ -19,6 +19,7 @@ __all__ = [
     "EinsumxError",
     "EquationError",
     "JournalError",
+    "MalformedError",
     "MemoryLimitError",
     "PathError",
     "SizeError",
@@ -28,6 +29,10 @@ __all__ = [
     "shown",
     "visible",
 ]
+
+
+class MalformedError(ValueError):
+    """Data from outside, such as a stored plan or what was measured, are not in their format."""
 
 
 REFUSALS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

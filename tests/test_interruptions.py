@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,9 +13,12 @@ from processes import printed
 from stored import Stored
 
 import einsumx
+from einsumx.adapters.registry import get_backend
+from einsumx.host import threads
 from einsumx.host.environment import has_store
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.measuring import findings, store
+from einsumx.measuring.calibration import read_rates
 from einsumx.storage.maps import mapped_at
 
 LHS, RHS = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
@@ -94,6 +98,26 @@ def test_a_timeout_of_a_handler_is_not_taken_for_a_file_that_cannot_be_read(func
     monkeypatch.setattr("builtins.open", opened)
     with pytest.raises(TimeoutError):
         interrupted(function, reads, TimeoutError)
+
+
+def test_a_value_error_of_a_handler_does_not_rename_the_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
+    store.write("rates", [store.Row(store.Origin(*"abcdef"), "2", '{"gemm": 1e9}')])
+    for function in ("_transaction", "read_rates"):
+        with pytest.raises(InterruptError):
+            interrupted(function, lambda: store.read("rates", read_rates))
+    assert len(store.read("rates", read_rates)) == 1
+
+
+def test_a_runtime_error_of_a_handler_is_not_taken_for_a_thread_that_cannot_start():
+    with pytest.raises(RuntimeError, match="of a handler"):
+        interrupted("start", lambda: threads.started(threading.Thread()), RuntimeError("of a handler"))
+
+
+@pytest.mark.parametrize("function", ["empty", "device"])
+def test_an_error_of_a_handler_is_not_taken_for_a_device_that_is_not_there(function):
+    with pytest.raises(AlarmError):
+        interrupted(function, lambda: get_backend("numpy").find_device("cpu"), AlarmError)
 
 
 @pytest.mark.parametrize(

@@ -392,7 +392,7 @@ def _are_one(namespace: Any, other: Any) -> bool:
     """Whether two namespaces are the same; a library may make a new object for each array."""
     if namespace is other:
         return True
-    with suppress(Exception):
+    with suppress(*REFUSALS):
         return bool(namespace == other) or (type(namespace) is type(other) and vars(namespace) == vars(other))
     return False
 

@@ -393,8 +393,10 @@ class JaxAdapter(Adapter):
                     raise
                 try:
                     result = own(self.xp.einsum)(program.equation, *arrays, **options)
-                except Exception:  # noqa: BLE001  the conflict in the plan is what the caller can mend
-                    raise error from None
+                except Exception as second:
+                    if not _is_conflict(second):
+                        raise
+                    raise error from None  # the conflict in the plan is what the caller can mend
             say_native("einsumx.einsum", [program.equation], "explicit shardings conflict")
             return result.astype(program.dtype)
 

@@ -15,7 +15,7 @@ from einsumx.adapters.arrays import Arrays
 from einsumx.adapters.primitives import Primitives
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.typing import Array, Recorded
-from einsumx.errors import BackendError, EinsumxError, shown
+from einsumx.errors import REFUSALS, BackendError, EinsumxError, shown
 from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class BlockAccess(Arrays):
         """
         try:
             device = self.device(self.empty((0,), "float32", name))
-        except Exception as error:
+        except REFUSALS as error:
             raise BackendError(f"{self.name} finds no device {shown(name)}: {error}") from error
         if device.partition(":")[0] != name.partition(":")[0]:
             raise BackendError(f"{self.name} finds no device {shown(name)}; there is {device}")

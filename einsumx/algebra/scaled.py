@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.traits import HALVES
 from einsumx.dtypes import itemsize, kind
-from einsumx.errors import BackendError
+from einsumx.errors import REFUSALS, BackendError
 from einsumx.ir import ops
 from einsumx.ir.algebra import Algebra, Kernels
 from einsumx.ir.cost import returns_view
@@ -233,7 +233,7 @@ def binary_exponent(adapter: Adapter, array: Array) -> int | None:
     """
     try:
         values = adapter.magnitudes(array)
-    except Exception as error:
+    except REFUSALS as error:
         raise BackendError(
             f"{adapter.name}: einsum_frexp reads the largest element of each intermediate, and a trace has "
             f"none; call einsum outside of it ({type(error).__name__})"

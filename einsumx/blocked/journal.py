@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,8 @@ class Journal:
         """The descriptor of the file, which is created if necessary and locked for this process."""
         while True:
             try:
-                descriptor = files.descriptor_of(self._path, os.O_RDWR | os.O_CREAT)
-            except OSError as error:
-                raise self._unwritable(error) from error
+                with self._used():
+                    descriptor = files.descriptor_of(self._path, os.O_RDWR | os.O_CREAT)
             except ValueError:
                 raise JournalError(f"{self._name} is no regular file; name another one") from None
             try:
@@ -172,12 +172,10 @@ class Journal:
 
     def _read(self, most: int) -> bytes:
         parts = []
-        try:
+        with self._used():
             while most > 0 and (part := os.read(self._descriptor, min(most, 1 << 16))):
                 parts.append(part)
                 most -= len(part)
-        except OSError as error:
-            raise self._unwritable(error) from error
         return b"".join(parts)
 
     # -- writing ----------------------------------------------------------------------------------------------
@@ -194,16 +192,23 @@ class Journal:
 
     def _write(self, text: bytes) -> None:
         """Write to the file, and wait until it is on the disk."""
-        try:
+        with self._used():
             while text:
                 text = text[os.write(self._descriptor, text) :]
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise self._unwritable(error) from error
 
-    def _unwritable(self, error: OSError) -> OSError:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        return OSError(error.errno, f"the journal of resume= cannot be read and written: {why}", str(self._path))
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """Raise an OSError of the file that names the journal."""
+        try:
+            yield
+        except TimeoutError:  # of a signal handler
+            raise
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(
+                error.errno, f"the journal of resume= cannot be read and written: {why}", str(self._path)
+            ) from error
 
     def _damaged(self, why: str) -> JournalError:
         return JournalError(f"{self._name} is damaged: {why}; remove the file to start anew")

@@ -12,7 +12,17 @@ from einsumx.imports import imported
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["close", "descriptor_of", "keep", "locked", "open_regular", "read_text", "system_text", "write_text"]
+__all__ = [
+    "close",
+    "descriptor_of",
+    "keep",
+    "locked",
+    "open_regular",
+    "read_text",
+    "status_of",
+    "system_text",
+    "write_text",
+]
 
 
 def descriptor_of(path: str | Path, flags: int) -> int:
@@ -70,6 +80,16 @@ def system_text(path: str | Path, most: int = -1) -> str | None:
         return None
 
 
+def status_of(path: str | Path | int) -> os.stat_result | None:
+    """The status of a file or of a descriptor; None if there is no such file. A TimeoutError passes through."""
+    try:
+        return os.stat(path)
+    except TimeoutError:
+        raise
+    except OSError:
+        return None
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file atomically, so that nobody reads half of it.
 
@@ -97,6 +117,8 @@ def locked(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except TimeoutError:
+        raise
     except OSError:
         pass
     return True

@@ -22,7 +22,7 @@ from einsumx.host.environment import variable
 from einsumx.host.files import system_text
 from einsumx.imports import LazyModule
 
-__all__ = ["alone", "core_count", "get_num_threads", "run", "set_num_threads", "sharing"]
+__all__ = ["alone", "core_count", "get_num_threads", "run", "set_num_threads", "sharing", "started"]
 
 np: Any = LazyModule("numpy")
 
@@ -223,9 +223,7 @@ class _Pool:
             # A thread that starts while the interpreter exits never runs, and Python 3.11 waits for it.
             while self._workers < workers and not sys.is_finalizing():
                 name = f"einsumx-{self._workers + 1}"
-                try:
-                    threading.Thread(target=self._serve, name=name, daemon=True).start()
-                except RuntimeError:  # the system has no more threads, or the interpreter is exiting
+                if not started(threading.Thread(target=self._serve, name=name, daemon=True)):
                     return
                 self._workers += 1
 
@@ -239,6 +237,17 @@ class _Pool:
             cpus = _bound(cpus)
             call.work()
             del call
+
+
+def started(thread: threading.Thread) -> bool:
+    """Start a thread; False if the system has no more threads, or the interpreter is exiting."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        if "new thread" not in str(error):  # of a signal handler
+            raise
+        return False
+    return True
 
 
 def _bound(cpus: set[int]) -> set[int]:

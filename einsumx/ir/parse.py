@@ -12,7 +12,7 @@ from itertools import chain
 from itertools import count as counting
 from typing import Any, TypeAlias
 
-from einsumx.errors import EquationError, SublistError, caret, excerpt, shown
+from einsumx.errors import REFUSALS, EquationError, SublistError, caret, excerpt, shown
 from einsumx.ir.records import record
 from einsumx.scalars import as_python
 
@@ -230,7 +230,7 @@ def implicit_output(inputs: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
     """
     times = Counter(label for term in inputs for label in term)
     once: list[Any] = [label for label in times if times[label] == 1 and label is not ...]
-    with suppress(Exception):  # labels without an order
+    with suppress(*REFUSALS):  # labels without an order
         once = sorted(once)
     return (..., *once) if ... in times else tuple(once)
 
@@ -363,11 +363,11 @@ def _check_label(label: Label, where: str) -> None:
     """Raise SublistError unless a label is hashable and equal to itself."""
     try:
         hash(label)
-    except Exception:  # noqa: BLE001  of a class of the user's
+    except REFUSALS:  # of a class of the user's
         raise SublistError(f"label {shown(label)} in the sublist {where} is not hashable") from None
     try:
         is_itself = as_python(label == label) is True  # nan is not, and for tensors it is a tensor
-    except Exception:  # noqa: BLE001
+    except REFUSALS:
         is_itself = False
     if not is_itself:
         raise SublistError(

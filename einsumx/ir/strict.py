@@ -11,7 +11,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from einsumx.errors import shown
+from einsumx.errors import MalformedError, shown
 
 __all__ = ["LINE", "parse", "read"]
 
@@ -36,36 +36,38 @@ def parse(text: str, longest: int = LONGEST) -> Any:
     """Parse JSON, without repeated keys, and with finite numbers of at most 19 digits.
 
     Raises:
-        ValueError: the text is not such JSON, has more than ``longest`` characters, or is nested too deeply.
+        MalformedError: the text is not such JSON, has more than ``longest`` characters, or is nested too deeply.
 
     >>> parse('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
     """
     if not isinstance(text, str):
-        raise ValueError(f"JSON is text, not {type(text).__name__}")
+        raise MalformedError(f"JSON is text, not {type(text).__name__}")
     if len(text) > longest:
-        raise ValueError(f"it has {len(text)} characters, and more than {longest} are not read")
+        raise MalformedError(f"it has {len(text)} characters, and more than {longest} are not read")
     try:
         return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise MalformedError(str(error)) from None
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise MalformedError("it is nested too deeply") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
-        raise ValueError("an object has a key twice")
+        raise MalformedError("an object has a key twice")
     return data
 
 
 def _integer(text: str) -> int:
     if len(text) > _DIGITS:
-        raise ValueError(f"it has a number with {len(text)} digits")
+        raise MalformedError(f"it has a number with {len(text)} digits")
     return int(text)
 
 
 def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number in JSON")
+    raise MalformedError(f"{text} is not a number in JSON")
 
 
 # -- types ----------------------------------------------------------------------------------------------------------
@@ -88,20 +90,20 @@ def read(kind: type[_T], data: Any) -> _T:
         data: from :func:`parse`.
 
     Raises:
-        ValueError: a field is missing or unknown, or has a value of another type; the message names it.
+        MalformedError: a field is missing or unknown, or has a value of another type; the message names it.
 
     >>> from einsumx.ir.program import Operand
     >>> read(Operand, {"shape": [2, 3], "dtype": "float32"})
     Operand(shape=(2, 3), dtype='float32', strides=None, weak=False, stored=None)
     >>> read(Operand, {"shape": [2, "3"], "dtype": "float32"})
     Traceback (most recent call last):
-    ValueError: shape[1]: '3' is not an integer
+    einsumx.errors.MalformedError: shape[1]: '3' is not an integer
     """
     try:
         value: _T = _reader(kind)(data)  # type: ignore[arg-type]  # a class has a hash
     except _Wrong as wrong:
         where = wrong.where.removeprefix(".")
-        raise ValueError(f"{where}: {wrong}" if where else str(wrong)) from None
+        raise MalformedError(f"{where}: {wrong}" if where else str(wrong)) from None
     return value
 
 

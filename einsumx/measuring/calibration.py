@@ -16,7 +16,7 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.gpus import gpu_rates
 from einsumx.adapters.rates import Rates, is_rate
 from einsumx.adapters.traits import Traits
-from einsumx.errors import shown
+from einsumx.errors import MalformedError, shown
 from einsumx.host.environment import has_store
 from einsumx.host.threads import get_num_threads
 from einsumx.imports import LazyModule
@@ -81,21 +81,21 @@ def read_rates(key: str, text: str) -> dict[str, float]:
     """The rates in a row of the store.
 
     Raises:
-        ValueError: they are malformed.
+        MalformedError: they are malformed.
     """
     rates = strict.parse(text)
     if not key.isdecimal() or not isinstance(rates, dict):
-        raise ValueError(f"{shown(text)} are no rates for {shown(key)} threads")
+        raise MalformedError(f"{shown(text)} are no rates for {shown(key)} threads")
     check_rates(rates)
     return rates
 
 
 def check_rates(rates: Mapping[str, Any]) -> None:
-    """Raise ValueError if there is no rate of one of these names, or a value is none."""
+    """Raise MalformedError if there is no rate of one of these names, or a value is none."""
     names = {field.name for field in fields(Rates)}
     for name, value in rates.items():
         if name not in names or not is_rate(value):
-            raise ValueError(f"{shown(value)} is no value for {shown(name)}")
+            raise MalformedError(f"{shown(value)} is no value for {shown(name)}")
 
 
 def store_rates(adapter: Adapter, device: str, rates: Mapping[str, float]) -> None:

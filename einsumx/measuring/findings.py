@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Annotated
 
-from einsumx.errors import shown
+from einsumx.errors import MalformedError, shown
 from einsumx.imports import LazyModule
 from einsumx.planner.selection import Selection
 
@@ -52,9 +52,9 @@ def read_finding(key: str, text: str) -> Finding:
     """The finding in a row of the store. It selects among the planner's own candidates, so it cannot do harm.
 
     Raises:
-        ValueError: it is malformed.
+        MalformedError: it is malformed.
     """
     finding = strict.read(Finding, strict.parse(text))
     if "->" not in key or not (finding.seconds > 0 and finding.estimated > 0 and finding.tried > 0):
-        raise ValueError(f"{shown(key)} has no times of candidates")
+        raise MalformedError(f"{shown(key)} has no times of candidates")
     return finding

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter
-from einsumx.errors import shown
+from einsumx.errors import MalformedError, shown
 from einsumx.host.environment import has_store, store_path
 from einsumx.host.files import system_text
 from einsumx.imports import LazyModule, imported
@@ -148,11 +148,11 @@ class Row(NamedTuple):
 
 
 def check_row(row: Row) -> Row:
-    """The row; ValueError if its origin or key is not text in one line, as may be in a row from outside."""
+    """The row; MalformedError if its origin or key is not text in one line, as may be in a row from outside."""
     parts: tuple[Any, ...] = (*row.origin, row.key)
     for part in parts:
         if not isinstance(part, str) or not part.isprintable():
-            raise ValueError(f"{shown(part)} is not a line of text")
+            raise MalformedError(f"{shown(part)} is not a line of text")
     return row
 
 
@@ -163,7 +163,7 @@ def read(table: Table, reader: Reader, backends: Collection[str] = (), device: s
 
     Args:
         table: its name.
-        reader: makes a value of a key and its JSON. A ValueError means that the file is damaged.
+        reader: makes a value of a key and its JSON. A MalformedError means that the file is damaged.
         backends: empty for all.
         device: a kind of device; empty for all.
     """
@@ -176,7 +176,7 @@ def read(table: Table, reader: Reader, backends: Collection[str] = (), device: s
             row = check_row(Row(Origin(*origin), key, str(text)))
             rows.append(row._replace(value=reader(key, row.value)))
         return rows
-    except ValueError as error:
+    except MalformedError as error:
         _set_aside(store_path(), error)
     except TimeoutError:  # of a signal handler
         raise
@@ -191,7 +191,7 @@ def write(table: Table, rows: Iterable[Row]) -> None:
     Raises:
         OSError: they cannot be stored.
         RuntimeError: there is no cache folder.
-        ValueError: a row is malformed, or the file is damaged and cannot be renamed.
+        MalformedError: a row is malformed, or the file is damaged and cannot be renamed.
     """
     add = f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     drop = f"DELETE FROM {table} WHERE rowid <= (SELECT max(rowid) FROM {table}) - {MOST_ROWS}"
@@ -203,7 +203,7 @@ def remove(table: Table, backends: Collection[str], device: str) -> int:
     """Remove the rows of some backends and of one kind of device, as in :func:`read`, and return their number.
 
     Raises:
-        OSError, ValueError: they cannot be removed.
+        OSError, MalformedError: they cannot be removed.
     """
     where, values = _where(backends, device)
     if not has_store():
@@ -232,13 +232,13 @@ def _run(statements: Iterable[tuple[str, Sequence[str]]], *, writes: bool) -> li
 
     Raises:
         OSError: the store cannot be used.
-        ValueError: it is damaged.
+        MalformedError: it is damaged.
     """
     path = store_path()
     with _lock:
         try:
             return _transaction(path, statements, writes)
-        except ValueError as error:
+        except MalformedError as error:
             if not writes:
                 raise
             _set_aside(path, error)
@@ -254,7 +254,7 @@ def _transaction(path: str, statements: Iterable[tuple[str, Sequence[str]]], wri
         with suppress(FileNotFoundError):
             status = os.stat(each)  # noqa: PTH116
             if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-                raise ValueError(f"it is not a regular file of at most {_MOST_BYTES} bytes")
+                raise MalformedError(f"it is not a regular file of at most {_MOST_BYTES} bytes")
     patience = _PATIENCE if writes else _PATIENCE / 5
     uri = f"{Path(path).absolute().as_uri()}?mode={'rwc' if writes else 'rw'}"
     try:
@@ -267,17 +267,17 @@ def _transaction(path: str, statements: Iterable[tuple[str, Sequence[str]]], wri
             for table in () if tables else _TABLES:
                 connection.execute(table)
             if tables not in ([], _TABLES):
-                raise ValueError("it has other tables")
+                raise MalformedError("it has other tables")
             rows: list[Any] = [connection.execute(*statement).fetchall() for statement in statements][-1]
             connection.execute("COMMIT")
             return rows
     except sqlite3.OperationalError as error:
         raise OSError(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
-        raise ValueError(str(error)) from error
+        raise MalformedError(str(error)) from error
 
 
-def _set_aside(path: str, error: ValueError) -> None:
+def _set_aside(path: str, error: MalformedError) -> None:
     """Rename a damaged file, or say why it cannot be renamed, in a warning."""
     outcome = f"is now called {path}.damaged"
     try:
@@ -286,6 +286,8 @@ def _set_aside(path: str, error: ValueError) -> None:
         Path(path).replace(f"{path}.damaged")
     except FileNotFoundError:
         return  # another process did it
+    except TimeoutError:  # of a signal handler
+        raise
     except OSError as reason:
         outcome = f"cannot be renamed: {reason}"
     message = f"what einsumx measured cannot be used: {path} is damaged, {error}, and {outcome}"

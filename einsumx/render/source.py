@@ -13,7 +13,7 @@ from textwrap import wrap
 from einsumx.adapters.base import Adapter
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, EinsumxError, visible
+from einsumx.errors import REFUSALS, BackendError, EinsumxError, visible
 from einsumx.ir import ops
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Operand, Program
@@ -105,7 +105,7 @@ def _recorded(framework: Adapter, kernel: Callable[..., Code], arrays: Sequence[
         return kernel(*arrays)
     except EinsumxError:
         raise
-    except Exception as error:
+    except REFUSALS as error:
         raise BackendError(
             f"{framework.name}: a primitive of this plan calls more than functions of self.xp and methods of arrays, "
             f"so it is no code ({type(error).__name__}: {error}); public_class() of the adapter must return a class "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import backend_of, serving
 from einsumx.caches import Uncacheable, cached
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import REFUSALS, BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
 from einsumx.runtime.prepare import from_signatures, numbers_as_arrays, plain_run
@@ -111,7 +111,7 @@ def is_key(arrays: Sequence[Array], *values: Any) -> bool:
         hash((values, *map(adapter.signature, arrays)))
     except EinsumxError:
         return True
-    except Exception:  # noqa: BLE001
+    except REFUSALS:
         return False
     return True
 

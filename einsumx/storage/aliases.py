@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from einsumx.errors import REFUSALS
 from einsumx.imports import imported
 from einsumx.storage.array_files import is_dataset
 from einsumx.storage.maps import inode_of, is_array, region, share_file
@@ -35,7 +36,7 @@ def in_one_place(first: Any, second: Any) -> bool:
     if all(is_array(array) or is_dataset(array) for array in pair):
         return not _inodes(first).isdisjoint(_inodes(second))
     if type(first) is type(second):
-        with suppress(Exception):
+        with suppress(*REFUSALS):  # of the library's own comparison
             return (first == second) is True
     return False
 
@@ -63,7 +64,13 @@ def _files(dataset: Any, seen: set[tuple[str, str]]) -> Iterator[str]:
             if (candidate, source.dset_name) in seen:
                 continue
             seen.add((candidate, source.dset_name))
-            with suppress(OSError), h5py.File(candidate, "r") as file:
+            try:
+                file = h5py.File(candidate, "r")
+            except TimeoutError:  # of a signal handler
+                raise
+            except OSError:
+                continue
+            with file:
                 inner = file.get(source.dset_name)
                 if isinstance(inner, h5py.Dataset):
                     yield from _files(inner, seen)

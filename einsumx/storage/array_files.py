@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.errors import BackendError
+from einsumx.host.files import status_of
 from einsumx.storage.maps import bytes_of_file, mapped_at, mapping
 from einsumx.storage.stores import folder_of, is_of, is_remote, place_of
 
@@ -65,6 +66,8 @@ def timed_files(array: Any) -> list[Path]:
         try:
             _sync_file(path)  # else a page that is still to be saved hides the time of the next write to it
             return [] if _is_in_memory(path) else [path]
+        except TimeoutError:  # of a signal handler
+            raise
         except OSError:
             return []
     return [] if is_dataset(array) and not _is_all_in_its_file(array) else backing(array)
@@ -76,9 +79,11 @@ def _is_all_in_its_file(dataset: Any) -> bool:
     if file.mode != "r" or file.driver != "sec2" or dataset.is_virtual or dataset.external:
         return False
     try:
-        return os.path.samestat(os.fstat(file.id.get_vfd_handle()), Path(file.filename).stat())
-    except (OSError, RuntimeError, ValueError):
+        descriptor = file.id.get_vfd_handle()
+    except (RuntimeError, ValueError):  # of the driver
         return False
+    opened, named = status_of(descriptor), status_of(file.filename)
+    return opened is not None and named is not None and os.path.samestat(opened, named)
 
 
 def stored_name(array: Any) -> str:
@@ -145,9 +150,8 @@ def mapped_file(array: Any, *, surely: bool = False) -> os.stat_result | None:
     mapped = mapping(array)
     if mapped is None or mapped.filename is None or mapped.mode == "c" or not array.size:
         return None
-    try:
-        status = Path(mapped.filename).stat()
-    except OSError:
+    status = status_of(mapped.filename)
+    if status is None:
         return None
     actual = mapped_at(mapped.__array_interface__["data"][0])
     is_same = not surely if actual is None else actual[1] == status.st_ino
@@ -173,9 +177,9 @@ def check_whole(name: str, array: Any) -> None:
     if mapped is None or mapped.filename is None:
         return
     _, stop = bytes_of_file(mapped, array)
-    with suppress(OSError):
-        if stop <= Path(mapped.filename).stat().st_size:
-            return
+    status = status_of(mapped.filename)
+    if status is not None and stop <= status.st_size:
+        return
     status = mapped_file(array)
     if status is not None:
         raise BackendError(
@@ -206,11 +210,15 @@ def reserve(out: Any, name: str = "out=") -> None:
     start, stop = bytes_of_file(mapped, out)
     try:
         descriptor = os.open(mapped.filename, os.O_RDWR | os.O_CLOEXEC)
+    except TimeoutError:  # of a signal handler
+        raise
     except OSError:  # the user may write to the existing map, but not reopen the file
         return
     try:
         if os.path.samestat(os.fstat(descriptor), status):
             os.posix_fallocate(descriptor, start, stop - start)
+    except TimeoutError:  # of a signal handler
+        raise
     except OSError as error:
         if error.errno in (ENOSPC, EDQUOT, EFBIG):  # other errors mean that the file system cannot allocate
             raise OSError(

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
+from einsumx.host.files import status_of
 
 __all__ = ["bytes_of_file", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region", "share_file"]
 
@@ -88,10 +89,8 @@ def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
 
 def inode_of(path: str | os.PathLike[str]) -> int:
     """The inode of a file; 0 if it does not exist."""
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return 0
+    status = status_of(path)
+    return 0 if status is None else status.st_ino
 
 
 def is_array(array: Any) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import itemsize
+from einsumx.host.files import status_of
 from einsumx.storage.array_files import all_files, backing, timed_files
 from einsumx.streaming.blocks import Box
 from einsumx.streaming.readers import Source
@@ -118,9 +119,8 @@ def _stamp(array: Any, out: Any) -> str:
     for number, path in enumerate(all_files(paths)):
         if number == _MOST_FILES or path.is_dir():
             return ""
-        try:
-            status = path.stat()
-        except OSError:
+        status = status_of(path)
+        if status is None:
             continue
         name = path.name.encode("utf-8", "backslashreplace").decode()
         hasher.update(f"{name} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from einsumx.adapters.typing import Array
+from einsumx.host.threads import started
 from einsumx.streaming.blocks import Box, Read
 from einsumx.streaming.readers import Source
 
@@ -43,11 +44,7 @@ class Reader:
     def __enter__(self) -> Callable[[int, Box], Array]:
         if self._reads is not None and (self._ahead or any(source.can_prefetch for source in self._sources)):
             thread = threading.Thread(target=self._run, args=(self._reads,), name="einsumx-reader", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # no thread can be started now; nothing is read ahead
-                return self.read
-            self._thread = thread
+            self._thread = thread if started(thread) else None  # else nothing is read ahead
         return self.read
 
     def __exit__(self, *_: object) -> None:
