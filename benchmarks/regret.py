@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from contenders import EINSUMX, FRAMEWORKS, Framework
-from problems import Problem, all_problems, class_problems, operands
+from problems import CLASSES, Problem, all_problems, class_problems, operands
 from rich.table import Table
 from show import console
 from summary import geometric_mean
@@ -47,6 +47,7 @@ def main() -> None:
     options = _parser().parse_args()
     if options.classes:
         problems = list(class_problems(options.seed, options.classes))
+        problems = [problem for problem in problems if not options.group or problem.group in options.group]
     else:
         groups = all_problems(options.seed, options.random)
         problems = [problem for name in options.group or groups for problem in groups[name] if not problem.gradient]
@@ -69,7 +70,7 @@ def _parser() -> ArgumentParser:
     names = list(dict.fromkeys(framework.backend for framework in FRAMEWORKS))
     add = parser.add_argument
     add("--backend", nargs="+", choices=names, default=["numpy"], help="frameworks (default: numpy)")
-    add("--group", nargs="+", choices=list(all_problems(count=0)), help="groups of problems; all by default")
+    add("--group", nargs="+", choices=[*all_problems(count=0), *CLASSES], help="groups, or classes; all by default")
     add("--classes", type=int, default=0, metavar="N", help="N random problems of the classes, and no others")
     add("--every", type=int, default=1, metavar="N", help="only every Nth problem")
     add("--random", type=int, default=30, metavar="N", help="how many random problems (default: 30)")
