@@ -138,10 +138,40 @@ def test_a_sum_that_is_cut_counts_its_partial_sums(cut):
     assert ADAPTER.workspace(Matmul(2, 0, 1, threads="pool"), operands) == 0
 
 
-def test_batches_of_tiny_products_stay_in_one_thread(three_threads, monkeypatch):
-    monkeypatch.setattr(kernels, "run", None)
-    lhs, rhs = np.ones((40000, 3, 3), "float32"), np.ones((40000, 3, 27), "float32")
+@pytest.mark.parametrize(
+    ("dtype", "has_small_kernels", "is_shared"),
+    [("float32", True, True), ("float32", False, False), ("complex64", True, False)],
+)
+def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
+    three_threads, monkeypatch, dtype, has_small_kernels, is_shared
+):
+    calls = []
+    monkeypatch.setattr(kernels, "run", calls.extend)
+    monkeypatch.setattr(kernels, "has_small_kernels", lambda: has_small_kernels)
+    lhs, rhs = np.ones((40000, 3, 3), dtype), np.ones((40000, 3, 27), dtype)
     assert ran(Matmul(2, 0, 1), lhs, rhs).shape == (40000, 3, 27)
+    assert bool(calls) == is_shared
+
+
+@pytest.mark.parametrize(("rows", "cols", "copied"), [(900, 3, "rhs"), (3, 900, "lhs"), (60, 60, "")])
+def test_the_smaller_of_two_operands_that_lie_along_the_sum_is_turned_if_that_is_little_work(
+    monkeypatch, rng, rows, cols, copied
+):
+    read = []
+
+    def matmul(lhs, rhs, **more):
+        read.append((lhs.strides[-1] == lhs.itemsize, rhs.strides[-2] == rhs.itemsize))
+        return product(lhs, rhs, **more)
+
+    product = np.matmul
+    monkeypatch.setattr(kernels.np, "matmul", matmul)
+    lhs, rhs = rng.random((rows, 8)), rng.random((cols, 8)).T
+    result = ran(Matmul(2, 0, 1), lhs, rhs)
+    np.testing.assert_allclose(result, np.dot(lhs, rhs))
+    assert set(read) == {(copied != "lhs", copied != "rhs")}
+    small = Operand((8, 3), "float64") if copied == "rhs" else Operand((3, 8), "float64")
+    operands = [Operand((rows, 8), "float64"), Operand((8, cols), "float64", (1, 8))]
+    assert ADAPTER.workspace(Matmul(2, 0, 1), operands) == (small.nbytes if copied else 0)
 
 
 def check_wrapped(result, lhs, rhs):

@@ -127,7 +127,7 @@ def test_blas_is_put_back_after_calls_that_overlap_and_after_an_error(four_in_bl
 class PerThread:
     """A BLAS library in which each thread has a number of its own, as those built on OpenMP are."""
 
-    is_serial = False
+    is_serial = has_small_kernels = False
     is_per_thread = True
 
     def __init__(self):
@@ -159,7 +159,7 @@ def test_libraries_that_count_by_thread_have_one_in_every_thread_of_a_call(monke
 class Interrupted:
     """A BLAS library during whose calls a signal handler or a finalizer computes with several threads, too."""
 
-    is_serial = is_per_thread = False
+    is_serial = is_per_thread = has_small_kernels = False
     number = 8
     is_nested = False
     blas = None

@@ -19,7 +19,7 @@ import numpy as np
 
 from einsumx.adapters.replacement import own
 from einsumx.host import array_memory
-from einsumx.host.threads import alone, get_num_threads, run
+from einsumx.host.threads import alone, get_num_threads, has_small_kernels, run
 from einsumx.ir.layout import broadcast, inverse, memory_order
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
@@ -88,8 +88,9 @@ _LEAST_COPY = 1 << 14
 
 _ALL = slice(None)
 
-_SHORT_ROW = 128
-"""The most elements of a row for which the overhead per row is as long as the row's work."""
+_SHORT_ROW, _LONGEST_ROW = 128, {"float32": 2048, "float64": 2048, "complex64": 0, "complex128": 0}
+"""The most elements of a row of a product that broadcasts for which the loop of NumPy's einsum is faster: that one,
+unless the dtype has another."""
 
 _SHORT_SUM, _SHORT_COMPLEX_SUM = 4, 2
 """The most elements of a row over which a sum runs faster along other axes."""
@@ -102,7 +103,15 @@ _FEW = 1 << 17
 
 _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
-batch of such products takes up to 2.5 times as long on two threads as on one."""
+batch of such products takes up to 2.5 times as long on two threads as on one, unless it has kernels without locks."""
+
+_UNPACKED = 10**6
+"""The most multiply-adds of a product that OpenBLAS computes without packing its operands on processors with AVX-512,
+if they do not both lie in memory along the sum; otherwise it takes up to three times as long."""
+
+_UNPACKED_DTYPES = ("float32", "float64")
+_PACKING, _PACKING_STEP = 40, 0.015
+"""What each of these products and each of its multiply-adds saves, in times of an element that is copied for it."""
 
 
 def _einsum() -> Callable[..., Any]:
@@ -187,19 +196,49 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
         batch = broadcast(batch, rhs[:-2])
     shape = (*batch, rows, cols)
     plain = _new(np.matmul, shape, dtype)
-    if is_slow or not prod(shape) * inner or threads == "blas":
+    if is_slow or not prod(shape) * inner:
         return plain
-    count = prod(batch)
-    is_tiny = work < _TINY and min(rows, cols) > 1
-    if not threads and (count == 1 or is_tiny or work >= _BLAS_SHARES):
-        return plain
+    kernel = _shared_matmul(lhs, rhs, shape, dtype, threads) or plain
+    return _turning(kernel, prod(lhs) < prod(rhs)) if _does_turning_pay(lhs, rhs, shape, dtype) else kernel
+
+
+def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Threads) -> Kernel | None:
+    """The kernel of a product on the threads of the pool; None if it is not faster there."""
+    count, work = prod(shape[:-2]), prod(shape[-2:]) * lhs[-1]
+    if threads == "blas" or (not threads and (count == 1 or work >= _BLAS_SHARES)):
+        return None
     pieces = _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT)
     if pieces == 1:
-        return plain
+        return None
+    is_locked = work < _TINY and min(shape[-2:]) > 1 and not (dtype in _UNPACKED_DTYPES and has_small_kernels())
+    if is_locked and not threads:
+        return None
     if pieces > count:
-        return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else plain
-    parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(batch, pieces)]
+        return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else None
+    parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(shape[:-2], pieces)]
     return _cut_matmul(parts, shape, dtype)
+
+
+def _does_turning_pay(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> bool:
+    """Whether to copy the smaller operand of a product if both lie in memory along the sum."""
+    count, work = prod(shape[:-2]), prod(shape[-2:]) * lhs[-1]
+    if dtype not in _UNPACKED_DTYPES or work > _UNPACKED or count * work <= _TINY or 1 in (*shape[-2:], lhs[-1]):
+        return False
+    return min(prod(lhs), prod(rhs)) < count * (_PACKING + work * _PACKING_STEP)
+
+
+def _turning(kernel: Kernel, is_left_smaller: bool) -> Kernel:
+    """``kernel``, with the smaller operand copied if both lie in memory along the sum."""
+
+    def product(lhs: Any, rhs: Any) -> Any:
+        if lhs.strides[-1] == rhs.strides[-2] == lhs.itemsize:
+            if is_left_smaller:
+                lhs = lhs.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+            else:
+                rhs = rhs.copy()
+        return kernel(lhs, rhs)
+
+    return product
 
 
 def _seconds_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> float:
@@ -208,15 +247,18 @@ def _seconds_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> flo
     return max(prod(shape) * lhs[-1] / _MULTIPLY_ADDS[dtype], touched / _BYTES) + prod(shape[:-2]) * _PER_MATRIX
 
 
-def matmul_workspace(shapes: Sequence[Shape], dtype: str) -> int:
-    """Bytes of the partial sums of :func:`matmul` on the pool."""
+def matmul_workspace(shapes: Sequence[Shape], dtype: str, threads: Threads) -> int:
+    """Bytes of the copy of an operand, and of the partial sums on the pool, of :func:`matmul`."""
     lhs, rhs = shapes
     batch, (rows, inner), cols = broadcast(lhs[:-2], rhs[:-2]), lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
-    if dtype not in _MULTIPLY_ADDS or not _is_long_sum(rows, inner, cols):
+    if dtype not in _MULTIPLY_ADDS:
         return 0
-    is_cut = 1 < _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT) > prod(batch)
-    return get_num_threads() * prod(shape) * _itemsize(dtype) if is_cut else 0
+    copied = min(prod(lhs), prod(rhs)) if _does_turning_pay(lhs, rhs, shape, dtype) else 0
+    if threads == "pool" and _is_long_sum(rows, inner, cols):
+        is_cut = 1 < _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT) > prod(batch)
+        copied += get_num_threads() * prod(shape) if is_cut else 0
+    return copied * _itemsize(dtype)
 
 
 def _is_long_sum(rows: int, inner: int, cols: int) -> bool:
@@ -275,7 +317,7 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
     pieces = _pieces(touched / _BYTES)
     # If one side broadcasts, NumPy loops over rows; the loop of its einsum has less overhead per row.
-    is_by_short_rows = lhs != rhs and shape[-1] <= _SHORT_ROW and prod(shape) > _TINY
+    is_by_short_rows = lhs != rhs and shape[-1] <= _LONGEST_ROW.get(dtype, _SHORT_ROW) and prod(shape) > _TINY
     product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
     if pieces == 1:
         return _new(product, shape, dtype)

@@ -11,13 +11,18 @@ from einsumx.imports import imported
 __all__ = ["Blas", "Hold", "Library", "change", "libraries", "limit"]
 
 
+_AVX_512 = ("SkylakeX", "Cooperlake", "SapphireRapids")
+"""The processors for which OpenBLAS multiplies small matrices without packing them, which takes a lock."""
+
+
 class Library:
-    """One library: its number of threads, and whether that is a setting of each calling thread."""
+    """One library: its number of threads, whether that is a setting of each calling thread, and its small kernels."""
 
     def __init__(self, controller: Any) -> None:
         layer = getattr(controller, "threading_layer", "")
         self.is_serial = layer == "disabled"
         self.is_per_thread = layer == "openmp"
+        self.has_small_kernels = getattr(controller, "architecture", "") in _AVX_512
         is_openblas = controller.internal_api == "openblas" and not self.is_per_thread
         self.get: Callable[[], int] = (is_openblas and _of_openblas(controller, "get")) or controller.get_num_threads
         self.set: Callable[[int], object] = (is_openblas and _of_openblas(controller, "set")) or (
@@ -78,6 +83,7 @@ class Blas:
 
     def __init__(self, libraries: Iterable[Library], usual: int) -> None:
         parallel = [library for library in libraries if not library.is_serial]
+        self.has_small_kernels = any(library.has_small_kernels for library in parallel)
         self._shared = [library for library in parallel if not library.is_per_thread]
         self._own = [library for library in parallel if library.is_per_thread]
         self._usual = usual

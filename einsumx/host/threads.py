@@ -22,7 +22,16 @@ from einsumx.host.environment import variable
 from einsumx.host.files import system_text
 from einsumx.imports import LazyModule
 
-__all__ = ["alone", "core_count", "get_num_threads", "run", "set_num_threads", "sharing", "started"]
+__all__ = [
+    "alone",
+    "core_count",
+    "get_num_threads",
+    "has_small_kernels",
+    "run",
+    "set_num_threads",
+    "sharing",
+    "started",
+]
 
 np: Any = LazyModule("numpy")
 
@@ -307,6 +316,11 @@ def alone(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     finally:
         blas.release(hold)
+
+
+def has_small_kernels() -> bool:
+    """Whether BLAS multiplies small matrices of floats without a lock, for which threads would wait."""
+    return _blas().has_small_kernels
 
 
 @contextmanager
