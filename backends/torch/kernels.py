@@ -112,11 +112,18 @@ def _placed(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
 
 def multiply(shape: Shape, dtype: str) -> Kernel:
     """The kernel of the elementwise product, of this shape."""
-    product = _placed(torch.mul, shape, dtype)
     if dtype in SIGNED:  # which CUDA does not multiply
         unsigned, signed = getattr(torch, dtype), getattr(torch, SIGNED[dtype])
         return lambda lhs, rhs: torch.mul(lhs.view(signed), rhs.view(signed)).contiguous().view(unsigned)
-    return lambda lhs, rhs: product(lhs, rhs).contiguous()  # mul can keep the memory order of its operands
+    # mul can keep the memory order of its operands, and a copy of its result takes longer than the product.
+    if prod(shape) <= _SMALL_MATRIX:
+        return lambda lhs, rhs: torch.mul(lhs, rhs).contiguous()
+
+    def product(lhs: Array, rhs: Array) -> Array:
+        out = None if is_observed([lhs, rhs]) else _new(shape, lhs)
+        return torch.mul(lhs, rhs, out=out).contiguous()
+
+    return product
 
 
 def cast(plain: Kernel, shape: Shape, dtype: str) -> Kernel:
