@@ -286,3 +286,17 @@ def test_a_large_result_of_a_short_sum_is_computed_with_more_rows_than_columns(e
     (product,) = ops_of(plan, Matmul)
     rows = next(op.src for op in plan.ops if op.out == product.lhs)
     assert rows == first
+
+
+def test_of_two_copies_that_take_as_long_one_does_not_lie_along_the_sum():
+    plan = einsumx.plan("khdb,kqbh->dbhq", (17, 14, 16, 3), (17, 43, 3, 14))
+    (product,) = ops_of(plan, Matmul)
+    assert {op.out for op in copies(plan)} == {product.lhs, product.rhs}
+
+
+@pytest.mark.parametrize(("equation", "rows", "kinds"), [("ni,ni->n", 30, [Matmul]), ("in,in->n", 8, [Multiply, Sum])])
+def test_torch_multiplies_and_sums_rows_only_if_they_are_short_and_summed_along_columns(equation, rows, kinds):
+    shapes = [tuple({"n": 3000, "i": rows}[label] for label in term) for term in equation[:5].split(",")]
+    plan = einsumx.plan(equation, *shapes, dtypes="float64", backend="torch")
+    assert arithmetic(plan) == kinds
+    assert ops_of(plan, Transpose) == []

@@ -75,7 +75,7 @@ CPU = Traits(
     wide_products=(("int8", "int32"), ("uint8", "int32")),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_sum=HALVES,
-    rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.2e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
+    rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.1e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
 )
 
 # Accelerators multiply half precision in units that accumulate in float32; a setting of torch decides whether they

@@ -75,7 +75,7 @@ class Traits:
 
     long_side: LongSide = "either"
     """Where a matmul with many more rows than columns, or the reverse, is faster with its longer operand: on the left,
-    unless the sum is long or the other side is no multiple of 4 (``"left"``); on the right if that operand has its
+    unless the sum is long or the other side short (``"left"``); on the right if that operand has its
     longer axis last in memory, and otherwise on the left (``"in order"``); or on either side."""
 
     max_transpose_axes: int | None = None

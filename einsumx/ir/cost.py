@@ -292,13 +292,15 @@ _LONG_SUM = 8
 _BOTH_TURNED = 0.1
 """The share by which a long sum takes longer if both matrices are turned."""
 
-_WRONG_SIDE, _LANES = 0.2, 4
-"""The share by which a product takes longer with its longer operand on the wrong side, where the framework prefers the
-left one: unless the sum is long, or the other side is no multiple of so many elements, so that arithmetic units idle,
-and the result is not large."""
+_DOT = 0.2
+"""The overhead of a product of two vectors in a batch, relative to one of matrices."""
 
-_FAR_ROWS = 1 << 24
-"""Bytes of a result with few rows whose columns are so far apart in memory that writing them takes longest."""
+_WRONG_SIDE = 0.2
+"""The share by which a long sum takes longer with the longer operand on the left, where short ones prefer it there."""
+
+_NARROW, _NARROW_DOUBLE, _TALL_NARROW = 16, 100, 4.0
+"""Where the framework prefers the longer operand on the left: the columns, in single and in double precision, from
+which it does, and how often it reads that operand once more if there are fewer."""
 
 LOPSIDED = 2
 """A product has many more rows than columns, or the reverse, if there are more than so many times as many."""
@@ -308,9 +310,9 @@ _TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
 on the left with its matrices turned or not, and on the right turned."""
 
 _WIDE_RESULT, _FEW_ROWS, _SHARED = 1.5, 32, 1 << 19
-"""How often such a BLAS writes a wide result once more, with more rows than a tile has, and more multiply-adds than it
-leaves to one thread: its threads share the rows of a tall result, and get into each other's way in those of a wide one.
-"""
+"""How often a BLAS writes a wide result once more, as its threads share the rows of a tall result, and get into each
+other's way in those of a wide one; and where the framework prefers order, the most rows, those of a tile, and the most
+multiply-adds, those of one thread, for which it does not."""
 
 _SHORT_SUM = 64
 """The terms of a sum whose arithmetic hides half of that."""
@@ -386,7 +388,8 @@ class CostModel:
 
     def _moving(self, rows: int, cols: int, inner: int) -> float:
         """The overhead of a product of matrices, and the time of reading and writing them."""
-        return self._rates.matrix + (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
+        overhead = self._rates.matrix * (_DOT if rows == cols == 1 else 1)
+        return overhead + (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
 
     def _tiled(self, rows: int, cols: int, inner: int) -> int:
         """The multiply-adds for which a matrix product's arithmetic units are busy or idle."""
@@ -400,15 +403,19 @@ class CostModel:
     def _of_sides(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool], seconds: float) -> float:
         """What a lopsided product takes longer because of its longer side; ``seconds`` is its time without that."""
         is_tall = rows > cols
-        if self._long_side == "left":
-            is_uneven = min(rows, cols) % _LANES > 0 and rows * cols * self._size < _FAR_ROWS
-            belongs_right = is_uneven or is_long_sum(rows, cols, inner)
-            return _WRONG_SIDE * seconds if is_tall == belongs_right else 0.0
         if self._long_side == "either":
             return 0.0
-        more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
-        elements = more * max(rows, cols) * inner
-        if not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED:
+        if self._long_side == "left":
+            if is_long_sum(rows, cols, inner):
+                return _WRONG_SIDE * seconds if is_tall else 0.0
+            is_narrow = min(rows, cols) < (_NARROW if self._size < 8 else _NARROW_DOUBLE)
+            elements = _TALL_NARROW * rows * inner if is_tall and is_narrow else 0.0
+            is_wide_result = not is_tall and not is_narrow
+        else:
+            more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
+            elements = more * max(rows, cols) * inner
+            is_wide_result = not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED
+        if is_wide_result:
             elements += _WIDE_RESULT * rows * cols
         return elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
 
@@ -416,20 +423,18 @@ class CostModel:
         """A multiplication or a sum that reads and writes arrays of so many elements."""
         return self._rates.call + sum(elements) * self._size * self._byte
 
-    def copy(self, elements: int, runs: int | None = None, source_size: int | None = None) -> float:
+    def copy(self, elements: int, runs: int = 0, *, turned: bool = True, source_size: int | None = None) -> float:
         """A copy.
 
         Args:
             elements: that it copies.
-            runs: contiguous runs that it moves as a whole; None if it moves the innermost axis.
+            runs: how often it runs its innermost loop (:func:`run_counters`); 0 if they are long.
+            turned: it moves the innermost axis.
             source_size: bytes of an element of the source, if the copy casts.
         """
         rates = self._rates
         moved = elements * (self._size + (source_size or self._size))
-        seconds = moved / rates.permute
-        if runs is not None:
-            seconds = min(seconds, moved / rates.copy + runs * rates.run)
-        return rates.call + seconds
+        return rates.call + moved / (rates.permute if turned else rates.copy) + runs * rates.run
 
     def einsum(self, steps: int, rows: int, operands: int, is_packed: bool) -> float:
         """A call of the framework's own einsum.
@@ -474,19 +479,20 @@ def is_sweep(lhs: Sequence[Hashable], rhs: Sequence[Hashable]) -> bool:
     return [label for label in more if label in fewer] == list(fewer)
 
 
-def run_counters(source: Sequence[_Label], target: Sequence[_Label]) -> list[_Label] | None:
-    """The axes that count the runs which a permuting copy moves as a whole; None if it moves the innermost axis.
+def run_counters(source: Sequence[_Label], target: Sequence[_Label]) -> list[_Label]:
+    """The axes that count how often a permuting copy runs its innermost loop: along axes that it leaves side by side.
 
     Args:
         source, target: the axes in memory order before and after, without those of size 1.
 
-    >>> run_counters("abcd", "bacd"), run_counters("abcd", "abcd"), run_counters("ab", "ba")
-    (['a', 'b'], [], None)
+    >>> run_counters("abcd", "bacd"), run_counters("abcd", "abcd"), run_counters("abcd", "cdba")
+    (['b', 'a'], [], ['c', 'd', 'b'])
     """
-    outer = len(source)
-    while outer and source[outer - 1] == target[outer - 1]:
-        outer -= 1
-    return None if source and outer == len(source) else list(source[:outer])
+    outer = max(len(target) - 1, 0)
+    place = source.index(target[outer]) if target else 0
+    while outer and place and source[place - 1] == target[outer - 1]:
+        outer, place = outer - 1, place - 1
+    return list(target[:outer])
 
 
 class Price(NamedTuple):
@@ -535,9 +541,9 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
         return Price(partial(model.overhead, op), ())
     match op:
         case ops.Transpose() | ops.Copy() | ops.Cast() | ops.Diagonal():
-            counters = _run_counters(op, operands[0])
-            amounts = (result.shape,) if counters is None else (result.shape, counters)
-            return Price(partial(model.copy, source_size=itemsize(operands[0].dtype)), amounts)
+            amounts, turned = _run_counters(op, operands[0])
+            time = partial(model.copy, turned=turned, source_size=itemsize(operands[0].dtype))
+            return Price(time, (result.shape, *amounts))
         case ops.Matmul():
             return _matmul_price(op, operands, result, model, framework)
         case ops.Native() if framework.pairs_by_einsum and len(operands) == 1:
@@ -552,8 +558,11 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Pr
             return Price(model.elementwise, tuple(each.shape for each in (*operands, result)))
 
 
-def _run_counters(op: Op, operand: Operand) -> list[int] | None:
-    """The sizes of the axes that count the runs which an op copies; None if it moves the innermost axis."""
+def _run_counters(op: Op, operand: Operand) -> tuple[Sequence[list[int]], bool]:
+    """The sizes of the axes that count the runs of a copy's innermost loop, and whether it moves the innermost axis.
+
+    Without sizes, the runs are long.
+    """
     shape = operand.shape
     source: Sequence[int] = range(len(shape))
     match op:
@@ -562,11 +571,11 @@ def _run_counters(op: Op, operand: Operand) -> list[int] | None:
         case ops.Copy():
             source, target = memory_order(operand.strides or contiguous(shape)), tuple(source)
         case ops.Cast():  # it keeps the order in memory
-            return []
+            return ([],), False
         case _:
-            return None
-    counters = run_counters(*([axis for axis in order if shape[axis] != 1] for order in (source, target)))
-    return None if counters is None else [shape[axis] for axis in counters]
+            return (), True
+    source, target = ([axis for axis in order if shape[axis] != 1] for order in (source, target))
+    return ([shape[axis] for axis in run_counters(source, target)],), source[-1:] != target[-1:]
 
 
 def _matmul_price(
@@ -621,7 +630,7 @@ def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> 
     >>> from einsumx.adapters.rates import Rates
     >>> from einsumx.adapters.traits import Traits
     >>> row = Operand((1000, 2000), "float32")
-    >>> op_seconds(ops.Transpose(1, 0, (1, 0), "why"), [row], Traits(rates=Rates(call=0.25, permute=16e6)))
+    >>> op_seconds(ops.Transpose(1, 0, (1, 0), "why"), [row], Traits(rates=Rates(call=0.25, permute=16e6, run=0.0)))
     1.25
     """
     shape = op.result_shape([each.shape for each in operands])

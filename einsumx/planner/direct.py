@@ -406,7 +406,7 @@ def _do_loops_pay(side: _Matrices, matrices: int, inner: int, others: int, trait
     if not is_small and rows * inner * others < _TINY:
         return False
     model = CostModel(traits, dtype)
-    copied = model.copy(elements, None if is_small else 0) + model.matmul(1, matrices, count * rows, others, inner)
+    copied = model.copy(elements, turned=is_small) + model.matmul(1, matrices, count * rows, others, inner)
     return model.matmul(1, matrices * count, rows, others, inner) < copied
 
 

@@ -458,10 +458,7 @@ class _Search:
         builder, traits = self._builder, self._traits
         accesses: list[OperandAccess] = []
         if traits.strided:
-            key = term is self._lhs, axes.contracted
-            if key not in self._in_place:
-                self._in_place[key] = _in_place(builder, term, free, axes.contracted)
-            in_place = self._in_place[key]
+            in_place = self._read_in_place(term, free, axes.contracted)
             if in_place is not None:
                 accesses.append(in_place)
                 if not in_place.loops and not (self._all or self._reads_packed):
@@ -495,8 +492,22 @@ class _Search:
             if self._all or self._reads_packed or not (traits.strided or traits.transpose_flags):
                 accesses.extend(copies)
             else:
+                copies = copies if self._lies_along_sum(term, axes.contracted) else copies[::-1]
                 accesses.append(min(copies, key=lambda access: access.copy or 0.0))
         return accesses
+
+    def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
+        key = term is self._lhs, contracted
+        if key not in self._in_place:
+            self._in_place[key] = _in_place(self._builder, term, free, contracted)
+        return self._in_place[key]
+
+    def _lies_along_sum(self, term: Term, contracted: Labels) -> bool:
+        """Which of two copies that take as long: operands that both lie along the sum are multiplied more slowly."""
+        is_left = term is self._lhs
+        other, free = (self._rhs, self._classes.rhs_free) if is_left else (self._lhs, self._classes.lhs_free)
+        in_place = self._read_in_place(other, free, contracted) if self._traits.strided else None
+        return is_left if in_place is None else in_place.transposed
 
     # -- moving data ------------------------------------------------------------------------------------
 
@@ -507,8 +518,8 @@ class _Search:
         after = [label for label in target if builder.sizes[label] != 1]
         if before == after and not self._traits.strided:
             return 0.0
-        counters = run_counters(before, after)
-        return self._model.copy(builder.size(before), None if counters is None else builder.size(counters))
+        runs = builder.size(run_counters(before, after))
+        return self._model.copy(builder.size(before), runs, turned=before[-1:] != after[-1:])
 
     def _turn(self, result: Labels) -> tuple[float | None, int]:
         """The seconds of the copy, and the views, that bring the result into the order in which it is needed."""

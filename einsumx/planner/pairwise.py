@@ -73,7 +73,7 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
         and classes.batch
         and not (classes.lhs_free or classes.rhs_free or dtype in dict(traits.widen))
     ):
-        return _multiply_sum(builder, pair, lhs.in_memory_order(lhs.labels))
+        return _multiply_sum(builder, pair)
     if dtype in traits.matmul_dtypes:
         return _product(builder, pair)
     if through is not None:
@@ -123,12 +123,13 @@ def _product(builder: Builder, pair: Pair) -> Term:
     may_be_summed = _may_be_summed(builder, pair)
     choices = candidates(builder, pair, below=inf if may_be_summed else seconds)
     best = min(choices, key=lambda choice: choice.seconds, default=None)
-    if best is None or seconds < best.seconds:
-        return native(builder, pair, order)
     # Where a matmul copies nothing, it moves less than a product of all terms.
     copies = not reads_packed(builder.traits, pair.dtype) or all(choice.moved for choice in choices)
-    if may_be_summed and copies and _multiply_sum_seconds(builder, pair) < best.seconds:
+    summed = _multiply_sum_seconds(builder, pair) if may_be_summed and copies else inf
+    if summed < min(seconds, inf if best is None else best.seconds):
         return _multiply_sum(builder, pair)
+    if best is None or seconds < best.seconds:
+        return native(builder, pair, order)
     return matmul(builder, pair, best)
 
 
@@ -177,8 +178,12 @@ def _may_be_summed(builder: Builder, pair: Pair) -> bool:
 
 
 def _multiply_sum_seconds(builder: Builder, pair: Pair) -> float:
-    steps, model = builder.size(pair.lhs.labels), builder.model(pair.dtype)
-    return model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(pair.classes.batch))
+    lhs, rhs, batch = pair.lhs, pair.rhs, pair.classes.batch
+    steps, model, rates = builder.size(lhs.labels), builder.model(pair.dtype), builder.traits.rates
+    seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(batch))
+    if lhs.in_memory_order(lhs.labels) != rhs.in_memory_order(lhs.labels):
+        seconds += model.copy(steps)
+    return seconds if lhs.memory[-1] in batch else seconds + builder.size(batch) * rates.run
 
 
 def _may_be_native(builder: Builder, pair: Pair) -> bool:
@@ -233,12 +238,14 @@ def _fused_multiply(builder: Builder, pair: Pair) -> Term:
     return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
 
 
-def _multiply_sum(builder: Builder, pair: Pair, order: Labels = ()) -> Term:
-    """An elementwise product, with its axes in an order, and its sum; by default, summed axes are last."""
-    kept, contracted = pair.classes.kept, pair.classes.contracted
-    order = order or (*(pair.use.target(kept) or kept), *contracted)
+def _multiply_sum(builder: Builder, pair: Pair) -> Term:
+    """An elementwise product and its sum: in memory order if both have all axes, else with the summed axes last."""
+    classes = pair.classes
+    order = pair.lhs.in_memory_order(pair.lhs.labels)
+    if classes.lhs_free or classes.rhs_free:
+        order = (*(pair.use.target(classes.kept) or classes.kept), *classes.contracted)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
-    return builder.sum(builder.packed(out, order), contracted)
+    return builder.sum(builder.packed(out, order), classes.contracted)
 
 
 # -- the framework's own einsum -------------------------------------------------------------------------------------
