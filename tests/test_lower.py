@@ -300,3 +300,10 @@ def test_torch_multiplies_and_sums_rows_only_if_they_are_short_and_summed_along_
     plan = einsumx.plan(equation, *shapes, dtypes="float64", backend="torch")
     assert arithmetic(plan) == kinds
     assert ops_of(plan, Transpose) == []
+
+
+@pytest.mark.parametrize(("rows", "copied"), [(9, 0), (12, 1)])
+def test_torch_reads_tiny_matrices_of_a_batch_with_any_strides(rows, copied):
+    plan = einsumx.plan("jin,nj->in", (36, rows, 1535), (1535, 36), dtypes="float32", backend="torch")
+    assert arithmetic(plan) == [Matmul]
+    assert len(copies(plan)) == copied

@@ -66,6 +66,7 @@ _ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
 # processors with instructions for it; on others torch's own loop is up to a hundred times slower than casts and sgemm.
 CPU = Traits(
     max_batch_axes=1,
+    tiny_matmul=400,  # torch multiplies such matrices in loops of its own, and larger ones by BLAS
     long_side="left",
     dtypes=_DTYPES,
     matmul_dtypes=_FLOATS | INTEGERS,
@@ -86,6 +87,7 @@ ACCELERATOR = replace(
     matmul_through=(("bool", "float32"),),
     wide_products=(),
     wide_matmul=HALVES,
+    tiny_matmul=0,
     long_side="either",
     rates=gpu_rates(A100, Rates(call=7e-6, view=1.2e-6)),  # a launch takes 5 to 10 us
 )

@@ -57,6 +57,10 @@ class Traits:
     included. ``"C"``: one call for the whole batch reads C-contiguous operands only. If ``strided``, the adapter then
     multiplies pair by pair where an operand is not C-contiguous, if a matmul of two axes reads each of its matrices."""
 
+    tiny_matmul: int = 0
+    """A matmul with one batch axis reads matrices with any strides if each product has fewer multiply-adds than this.
+    Used if ``batch_layout`` is ``"strided"``."""
+
     broadcasts_batch: bool = True
     """A batch axis of size 1 broadcasts in a matmul."""
 

@@ -247,6 +247,9 @@ class _Search:
         self._reads_packed = reads_packed(traits, pair.dtype)
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
         self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
+        classes, size = pair.classes, builder.size
+        steps = size(classes.contracted) * size(classes.lhs_free) * size(classes.rhs_free)
+        self._is_tiny = len(classes.batch) == 1 and steps < traits.tiny_matmul
         self._in_place: dict[tuple[bool, Labels], OperandAccess | None] = {}
 
     def candidates(self, below: float) -> Iterator[Choice]:
@@ -499,7 +502,7 @@ class _Search:
     def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
         key = term is self._lhs, contracted
         if key not in self._in_place:
-            self._in_place[key] = _in_place(self._builder, term, free, contracted)
+            self._in_place[key] = _in_place(self._builder, term, free, contracted, self._is_tiny)
         return self._in_place[key]
 
     def _lies_along_sum(self, term: Term, contracted: Labels) -> bool:
@@ -574,12 +577,15 @@ def _is_free(access: OperandAccess) -> bool:
     return access.copy is None and not access.loops
 
 
-def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
-    """Reads a strided operand in place: the largest run of free axes as rows, and the others as batch axes."""
+def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels, is_tiny: bool) -> OperandAccess | None:
+    """Reads a strided operand in place: the largest run of free axes as rows, and the others as batch axes.
+
+    Tiny matrices may have any strides.
+    """
     if term.merged(contracted) is None:
         return None
     runs = builder.runs(term, free)
-    readable = [run for run in (runs or [()]) if _is_matrix(builder, term, run, contracted)]
+    readable = [run for run in (runs or [()]) if is_tiny or _is_matrix(builder, term, run, contracted)]
     if not readable:
         return None
     rows = max(readable, key=builder.size)
