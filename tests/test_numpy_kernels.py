@@ -146,7 +146,13 @@ def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
     three_threads, monkeypatch, dtype, has_small_kernels, is_shared
 ):
     calls = []
-    monkeypatch.setattr(kernels, "run", calls.extend)
+
+    def run(jobs):
+        calls.extend(jobs)
+        for job in jobs:
+            job()
+
+    monkeypatch.setattr(kernels, "run", run)
     monkeypatch.setattr(kernels, "has_small_kernels", lambda: has_small_kernels)
     lhs, rhs = np.ones((40000, 3, 3), dtype), np.ones((40000, 3, 27), dtype)
     assert ran(Matmul(2, 0, 1), lhs, rhs).shape == (40000, 3, 27)
