@@ -80,7 +80,7 @@ def system_text(path: str | Path, most: int = -1) -> str | None:
         return None
 
 
-def status_of(path: str | Path | int) -> os.stat_result | None:
+def status_of(path: str | os.PathLike[str] | int) -> os.stat_result | None:
     """The status of a file or of a descriptor; None if there is no such file. A TimeoutError passes through."""
     try:
         return os.stat(path)

@@ -574,8 +574,8 @@ def _run_counters(op: Op, operand: Operand) -> tuple[Sequence[list[int]], bool]:
             return ([],), False
         case _:
             return (), True
-    source, target = ([axis for axis in order if shape[axis] != 1] for order in (source, target))
-    return ([shape[axis] for axis in run_counters(source, target)],), source[-1:] != target[-1:]
+    before, after = ([axis for axis in order if shape[axis] != 1] for order in (source, target))
+    return ([shape[axis] for axis in run_counters(before, after)],), before[-1:] != after[-1:]
 
 
 def _matmul_price(

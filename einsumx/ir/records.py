@@ -73,7 +73,8 @@ class _Methods:
         return bool(self is other or kind._compared(self) == kind._compared(other))
 
     def __hash__(self: Any) -> int:
-        return hash(type(self)._compared(self))
+        kind: Any = type(self)
+        return hash(kind._compared(self))
 
     def __setattr__(self, name: str, _: Any) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
