@@ -67,10 +67,10 @@ class _Methods:
         return f"{type(self).__qualname__}({shown})"
 
     def __eq__(self: Any, other: object) -> bool:
-        kind: Any = type(self)
-        if type(other) is not kind:
+        values: Any = type(self)._compared
+        if type(other) is not type(self):
             return NotImplemented
-        return bool(self is other or kind._compared(self) == kind._compared(other))
+        return bool(self is other or values(self) == values(other))
 
     def __hash__(self: Any) -> int:
         kind: Any = type(self)
