@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -60,12 +60,16 @@ def console() -> Console:
     return Console(width=terminal_width(), highlight=False, markup=False, emoji=False)
 
 
-def plain_table() -> Table:
-    """An empty table without a frame."""
+def plain_table(*columns: str, right: Collection[str] = ()) -> Table:
+    """An empty table without a frame, whose columns ``right`` have numbers."""
     from rich.box import SIMPLE
     from rich.table import Table
 
-    return Table(box=SIMPLE, pad_edge=False, show_edge=False, header_style="dim")
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, header_style="dim")
+    for column in columns:
+        is_number = column in right
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    return table
 
 
 @contextmanager

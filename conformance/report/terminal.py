@@ -32,10 +32,7 @@ def print_table(run: Run) -> None:
     """Print the number of outcomes of each status, for each feature."""
     from rich.text import Text
 
-    table = plain_table()
-    table.add_column("feature", no_wrap=True)
-    for status in STATUSES:
-        table.add_column(status, justify="right", no_wrap=True)
+    table = plain_table("feature", *STATUSES, right=STATUSES)
     for feature in features_of([run]):
         counts = count_statuses(outcome for outcome in run.outcomes if outcome.feature == feature)
         cells = [Text(str(counts[status] or ""), _STYLES[status]) for status in STATUSES]

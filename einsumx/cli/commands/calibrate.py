@@ -128,10 +128,7 @@ def _print_disturbances(calibration: Calibration) -> None:
 
 def _print_table(calibration: Calibration) -> None:
     origin, threads = calibration.origin, calibration.threads
-    table = plain_table()
-    for column in ("rate", "declared", "measured"):
-        table.add_column(column, justify="left" if column == "rate" else "right", no_wrap=True)
-    table.add_column("")
+    table = plain_table("rate", "declared", "measured", "", right=("declared", "measured"))
     for name, meaning in _MEANINGS.items():
         declared, measured = getattr(calibration.declared, name), calibration.measured.get(name)
         if declared:

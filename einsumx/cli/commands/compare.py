@@ -273,13 +273,8 @@ def _table(sections: Sequence[Sequence[dict[str, str]]], columns: Sequence[str])
     """A section per framework: its name in the first row, and its version in the second if there is one."""
     from rich.text import Text
 
-    table = plain_table()
-    for column in columns:
-        table.add_column(
-            "" if column == "result" else column,
-            justify="right" if column in ("native", "einsumx", "ratio", "error") else "left",
-            no_wrap=True,
-        )
+    headings = ["" if column == "result" else column for column in columns]
+    table = plain_table(*headings, right=("native", "einsumx", "ratio", "error"))
     for section in sections:
         name = section[0]["framework"]
         labels = [name] if len(section) == 1 else [*name.split(" ", 1), *[""] * len(section)]

@@ -138,10 +138,8 @@ def print_profile(measured: Profile) -> None:
             "Run it again when nothing else computes.\n",
             style="bold yellow",
         )
-    table = plain_table()
-    table.add_column("call", overflow="fold")
-    for column in ("measured", "predicted", "rate", "of roofline"):
-        table.add_column(column, justify="right", no_wrap=True)
+    numbers = ("measured", "predicted", "rate", "of roofline")
+    table = plain_table("call", *numbers, right=numbers)
     slowest = max((op.seconds for op in measured.ops), default=0.0)
     for op in measured.ops:
         style = "bold" if op.seconds == slowest else "" if op.floor else "dim"

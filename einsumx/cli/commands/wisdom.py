@@ -180,10 +180,8 @@ def _print(origin: Origin, plans: list[Row], rates: list[Row]) -> None:
         texts = [f"{name} {rate_text(name, rate)}" for name, rate in row.value.items()]
         out.print(f"rates, threads: {row.key}; {', '.join(texts)}\n")
     if plans:
-        table = plain_table()
-        for column in ("equation", "sizes", "dtypes", "selected", "time", "gain", "when"):
-            is_short = column in ("time", "gain", "when")
-            table.add_column(column, justify="right" if is_short else "left", no_wrap=is_short, overflow="fold")
+        numbers = ("time", "gain", "when")
+        table = plain_table("equation", "sizes", "dtypes", "selected", *numbers, right=numbers)
         for row in plans:
             finding: Finding = row.value
             equation, sizes, _, dtypes, *_ = [*visible(row.key).split("; "), "", "", ""]
