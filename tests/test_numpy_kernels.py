@@ -138,6 +138,22 @@ def test_a_sum_that_is_cut_counts_its_partial_sums(cut):
     assert ADAPTER.workspace(Matmul(2, 0, 1, threads="pool"), operands) == 0
 
 
+@pytest.mark.parametrize(("size", "is_alone"), [(100, False), (120, True), (200, False)])
+def test_a_product_that_repays_no_wait_for_a_thread_runs_in_the_callers_alone(
+    three_threads, monkeypatch, size, is_alone
+):
+    calls = []
+
+    def alone(function, *arrays):
+        calls.append(function)
+        return function(*arrays)
+
+    monkeypatch.setattr(kernels, "alone", alone)
+    array = np.ones((size, size), "float32")
+    np.testing.assert_array_equal(ran(Matmul(2, 0, 1), array, array), np.full((size, size), size, "float32"))
+    assert bool(calls) == is_alone
+
+
 @pytest.mark.parametrize(
     ("dtype", "has_small_kernels", "is_shared"),
     [("float32", True, True), ("float32", False, False), ("complex64", True, False)],

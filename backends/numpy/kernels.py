@@ -71,6 +71,9 @@ _BLAS_SHARES_VECTORS, _REPAYS_A_WAIT = 9000, 200_000
 A second thread saves some microseconds between them. If other programs use all cores, it starts milliseconds later.
 """
 
+_BLAS_SHARES_PRODUCTS, _PRODUCT_REPAYS_A_WAIT = 10**6, 45e-6
+"""The same for other products: the multiply-adds from which BLAS shares them on every processor, and the seconds."""
+
 _LEAST_PRODUCT = 500e-6
 """The least seconds of products to split: a thread that sleeps takes 0.1 ms and more to start on a virtual machine."""
 
@@ -198,7 +201,12 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     plain = _new(np.matmul, shape, dtype)
     if is_slow or not prod(shape) * inner:
         return plain
-    kernel = _shared_matmul(lhs, rhs, shape, dtype, threads) or plain
+    kernel = _shared_matmul(lhs, rhs, shape, dtype, threads)
+    if kernel is None:
+        steps = prod(shape) * inner
+        repays_no_wait = _BLAS_SHARES_PRODUCTS < steps < _PRODUCT_REPAYS_A_WAIT * _MULTIPLY_ADDS[dtype]
+        is_alone = repays_no_wait and threads != "blas" and get_num_threads() > 1
+        kernel = partial(alone, plain) if is_alone else plain
     return _turning(kernel, prod(lhs) < prod(rhs)) if _does_turning_pay(lhs, rhs, shape, dtype) else kernel
 
 
