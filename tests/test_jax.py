@@ -1,5 +1,6 @@
 """JAX's adapter: plans as dot_general sees them, dtypes with and without 64 bits, jit, grad, vmap, devices."""
 
+import re
 from functools import partial
 
 import numpy as np
@@ -57,6 +58,24 @@ def primitives(jaxpr):
 )
 def test_dot_general_reads_operands_as_they_lie(equation, shapes):
     assert traced(equation, *map(jnp.ones, shapes)) == ["dot_general"]
+
+
+@pytest.mark.parametrize("equation", ["bnij,bnjd->bind", "bind,jnd->ijbn", "jn,inj->in", "ab,bc->ac", "a,b->ab"])
+def test_a_product_is_the_one_of_jax_if_no_other_copies_far_less(equation):
+    shapes = [[3 + (label > "m") for label in term] for term in equation.partition("->")[0].split(",")]
+    assert dimensions(einsumx.einsum, equation, shapes) == dimensions(jnp.einsum, equation, shapes)
+
+
+def dimensions(function, equation, shapes):
+    """The dimension numbers of each product of a call."""
+    traced = str(jax.make_jaxpr(lambda *given: function(equation, *given))(*map(jnp.ones, shapes)))
+    return re.findall("dimension_numbers=(.*)", traced)
+
+
+def test_small_operands_are_transposed_to_leave_a_large_result_as_it_is():
+    shapes = [(30, 4, 30), (30, 4, 30)]
+    assert traced("aib,cid->dcba", *map(jnp.ones, shapes)) == ["transpose", "transpose", "dot_general"]
+    assert traced("aib,cid->cdab", *map(jnp.ones, shapes)) == ["dot_general"]
 
 
 PRODUCTS = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce, wraps
 from importlib import import_module
+from itertools import product
 from math import prod
 from operator import or_
 from types import MappingProxyType
@@ -23,6 +24,7 @@ from einsumx.errors import BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.cost import CostModel, run_counters
 from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
@@ -56,6 +58,11 @@ TRAITS = Traits(
     # A call is an op in a compiled program.
     rates=Rates(call=1e-7, view=1e-8, matrix=0.2e-6, gemm=80e9, stream=20e9, copy=15e9, permute=8e9, run=1e-9),
 )
+
+_COSTS = CostModel(TRAITS, "float32")
+
+_SURE = 0.6
+"""The share of the time of the copies in ``jnp.einsum`` from which fewer copies are faster for sure."""
 
 
 class JaxAdapter(Adapter):
@@ -249,7 +256,7 @@ class JaxAdapter(Adapter):
     def _kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:
             case Native() if _is_product(op):
-                return self._product(_dot(op, *shapes), dtype)
+                return self._product(_dot(op, shapes), dtype)
             case Native() if len(op.terms) == 1:
                 return partial(self._single, term=op.terms[0], output=op.output)
             case Reshape() if _without_ones(op.shape) == _without_ones(shapes[0]) and op.shape != shapes[0]:
@@ -265,7 +272,9 @@ class JaxAdapter(Adapter):
         if out_sharding is not None:
             settings["out_sharding"] = out_sharding
 
-        def kernel(lhs: Array, rhs: Array) -> Array:
+        def kernel(*operands: Array) -> Array:
+            sides = [operands[side] for side in dot.sides]
+            lhs, rhs = [side if axes is None else lax.transpose(side, axes) for side, axes in zip(sides, dot.orders)]
             placed = settings if out_sharding is not None else {**settings, **self._batch_sharding(dot, lhs, rhs)}
             product = lax.dot_general(lhs, rhs, dot.dimensions, **placed).astype(dtype)
             return product if dot.axes is None else lax.transpose(product, dot.axes)
@@ -372,7 +381,7 @@ class JaxAdapter(Adapter):
         match program.ops:
             case (Native() as op,) if _is_product(op):
                 lhs, rhs = op.operands
-                dot = _dot(op, program.operands[lhs].shape, program.operands[rhs].shape)
+                dot = _dot(op, [program.operands[slot].shape for slot in (lhs, rhs)])
                 sharding = _turned(self._options.out_sharding, dot.axes)
                 product = self._product(dot, program.dtype, sharding)
                 return lambda *arrays: product(arrays[lhs], arrays[rhs])
@@ -537,10 +546,14 @@ class _Dot:
     """A product of two arrays by ``lax.dot_general``.
 
     Attributes:
+        sides: the operands of the op in the order in which the product takes them.
+        orders: the axes of a transpose of each before the product; None if there is none.
         dimensions: its dimension numbers, of the contracted axes and of the batch axes.
         axes: of a transpose that puts its result in order; None if the result is in order.
     """
 
+    sides: tuple[int, int]
+    orders: tuple[Axes | None, Axes | None]
     dimensions: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
     axes: Axes | None
 
@@ -572,24 +585,58 @@ def _is_product(op: Op) -> bool:
     return lhs ^ rhs <= set(op.output)
 
 
-def _dot(op: Native, lhs_shape: Axes, rhs_shape: Axes) -> _Dot:
-    """How to compute an einsum of two arrays.
+def _dot(op: Native, shapes: Sequence[Axes]) -> _Dot:
+    """How to compute an einsum of two arrays: as ``jnp.einsum`` does, unless another way saves enough copies.
 
-    >>> _dot(Native(2, (0, 1), "bij,bkj->bki"), (2, 3, 4), (2, 5, 4))
-    _Dot(dimensions=(((2,), (2,)), ((0,), (0,))), axes=(0, 2, 1))
+    >>> _dot(Native(2, (0, 1), "bij,bkj->bki"), [(2, 3, 4), (2, 5, 4)])
+    _Dot(sides=(1, 0), orders=(None, None), dimensions=(((2,), (2,)), ((0,), (0,))), axes=None)
     """
-    (lhs, rhs), output = op.terms, op.output
-    batch = [label for label in output if label in lhs and label in rhs]
-    contracted = [label for label in lhs if label in rhs and label not in output]
-    other = [label for label in rhs if label in contracted]
-    # XLA copies an operand unless these labels end the first or start the second, in the order of both: if possible,
-    # only the smaller operand.
-    is_ready, is_other_ready = [*lhs[-len(contracted) :]] == contracted, [*rhs[len(batch) :][: len(other)]] == other
-    if is_other_ready and not (is_ready and prod(lhs_shape) >= prod(rhs_shape)):
-        contracted = other
-    made = [*batch, *(label for label in lhs + rhs if label not in (*batch, *contracted))]
-    dimensions = [(_places(labels, lhs), _places(labels, rhs)) for labels in (contracted, batch)]
-    return _Dot((dimensions[0], dimensions[1]), None if made == [*output] else _places(output, made))
+    ways = [way for sides in ((1, 0), (0, 1)) for way in _ways(op, sides, op.by_letter(shapes))]
+    is_in_order = any(dot.sides == (0, 1) and dot.orders == (None, None) and dot.axes is None for _, dot in ways)
+    usual = (0, 1) if is_in_order else (1, 0)
+
+    def cost(way: tuple[float, _Dot]) -> tuple[float, bool]:
+        seconds, dot = way
+        is_usual = dot.sides == usual and dot.orders == (None, None)
+        return seconds * (_SURE if is_usual else 1.0), not is_usual
+
+    return min(ways, key=cost)[1]
+
+
+def _ways(op: Native, sides: tuple[int, int], sizes: Mapping[str, int]) -> Iterator[tuple[float, _Dot]]:
+    """The ways to compute it with the operands in this order, each with the seconds of its copies.
+
+    XLA copies the first operand so that its contracted axes are last, and the second so that they come before its free
+    axes, both in one order. An axis between the batch and the only other one stays where it is. Where an operand is
+    copied, its free axes may get the order of the output, which saves moving them in the result.
+    """
+    terms, output = [op.terms[side] for side in sides], op.output
+    batch = [label for label in output if label in terms[0] and label in terms[1]]
+    free = [[label for label in term if label in output and label not in batch] for term in terms]
+    sums = [[label for label in term if label not in output] for term in terms]
+    sorted_free = [[label for label in output if label in labels] for labels in free]
+    for contracted, left, right in product(sums, (free[0], sorted_free[0]), (free[1], sorted_free[1])):
+        read = [*batch, *left, *contracted], [*batch, *contracted, *right]
+        made = [*batch, *left, *right]
+        seconds = _copy_seconds(made, output, sizes)
+        is_matrix = len(contracted) == 1 and all(len(labels) < 2 for labels in free)
+        if contracted and not (is_matrix and all([*term[: len(batch)]] == batch for term in terms)):
+            seconds += sum([_copy_seconds(term, order, sizes) for term, order in zip(terms, read)])
+        orders = [None if wanted == own else order for own, wanted, order in zip(free, (left, right), read)]
+        moves = [None if order is None else _places(order, term) for term, order in zip(terms, orders)]
+        first, second = [term if order is None else order for term, order in zip(terms, orders)]
+        sums_at, batch_at = [(_places(labels, first), _places(labels, second)) for labels in (contracted, batch)]
+        axes = None if made == [*output] else _places(output, made)
+        yield seconds, _Dot(sides, (moves[0], moves[1]), (sums_at, batch_at), axes)
+
+
+def _copy_seconds(source: Sequence[str], target: Sequence[str], sizes: Mapping[str, int]) -> float:
+    """The time of a copy of an array whose axes lie in another order; 0 if they lie in this one."""
+    counters = run_counters(*[[label for label in order if sizes[label] != 1] for order in (source, target)])
+    if counters == []:
+        return 0.0
+    runs = None if counters is None else prod([sizes[label] for label in counters])
+    return _COSTS.copy(prod([sizes[label] for label in source]), runs)
 
 
 def _turned(sharding: Any, axes: Axes | None) -> Any:
