@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Array
+from einsumx.adapters.facets import Semirings
 from einsumx.backends.array_api import NamedLibrary
+from einsumx.backends.array_api.adapter import ArrayApiSemirings
 from einsumx.errors import BackendError
 
 __all__ = ["ADAPTER", "CubedAdapter"]
@@ -17,9 +20,7 @@ class CubedAdapter(NamedLibrary):
     """Cubed's arrays, by the array API standard."""
 
     name = "cubed"
-    has_positions = False  # they are computed later, and cannot choose rows before
     module = "cubed.array_api"
-    fuses_terms = True  # nothing is known of values
     install = "pip install cubed"
     no_limit = (
         "its arrays are lazy, and it bounds the memory of a task itself; leave memory_limit= away, and make the arrays "
@@ -30,6 +31,13 @@ class CubedAdapter(NamedLibrary):
         "its arrays are lazy, and einsum_frexp would compute each intermediate to find its largest element; "
         "call compute() on the operands"
     )
+
+    @cached_property
+    def semirings(self) -> Semirings:
+        functions = ArrayApiSemirings(self)
+        functions.fuses_terms = True  # nothing is known of values
+        functions.has_positions = False  # they are computed later, and cannot choose rows before
+        return functions
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
         return import_module("cubed").from_array(array, chunks=-1)  # its asarray takes no more than a megabyte
@@ -48,9 +56,9 @@ class CubedAdapter(NamedLibrary):
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         chunks = -1 if 0 in shape else "auto"  # by which cubed divides by the elements of a chunk
-        return self.xp.zeros(shape, dtype=self.dtype(dtype), chunks=chunks, **self._beside(arrays[0]))
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), chunks=chunks, **self.beside(arrays[0]))
 
-    def _beside(self, like: Array) -> dict[str, Any]:
+    def beside(self, like: Array) -> dict[str, Any]:
         return {"spec": like.spec}  # arrays of two specs are refused in one computation
 
     def check_eager(self, array: Array) -> None:

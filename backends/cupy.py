@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
 from itertools import product
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
 from einsumx.adapters.traits import INTEGERS, Traits
-from einsumx.backends.numpy.adapter import NumpyAdapter
+from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyNames
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.ir.layout import broadcast
@@ -74,14 +74,8 @@ class CupyAdapter(NumpyAdapter):
     cpu = TRAITS
     device_kinds = ("cuda",)
     verified = False
-    semiring_names = MappingProxyType({"concat": "concatenate"})
     # The kernels of the NumPy adapter run on the CPU.
     kernel = Adapter.kernel
-    elementwise = _on_device(Adapter.elementwise, at=1)
-    reduced = Adapter.reduced
-    has_logaddexp = False
-    semiring_product = Adapter.semiring_product
-    semiring_workspace = Adapter.semiring_workspace
     scaled = _on_device(Adapter.scaled)
     scaled_new = scaled
     combined = _on_device(Adapter.combined, at=1)
@@ -90,6 +84,10 @@ class CupyAdapter(NumpyAdapter):
     plain = _on_device(NumpyAdapter.plain)
     copy = _on_device(NumpyAdapter.copy)
     arrange = _on_device(NumpyAdapter.arrange)
+
+    @cached_property
+    def semirings(self) -> Semirings:
+        return CupySemirings(self)
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.ndarray):
@@ -210,9 +208,6 @@ class CupyAdapter(NumpyAdapter):
     def may_overlap(self, out: Array, array: Array) -> bool:
         return bool(self.xp.may_share_memory(out, array))
 
-    def copied_order(self, array: Array) -> Array:
-        return array if array.flags.c_contiguous else self.xp.ascontiguousarray(array)
-
     def write(self, out: Array, result: Array) -> None:
         with out.device:
             self.xp.copyto(out, result, casting="unsafe")
@@ -274,6 +269,17 @@ class CupyAdapter(NumpyAdapter):
                 return function(*arguments)
 
         return on_streams
+
+
+class CupySemirings(NumpyNames):
+    """CuPy's functions, on the device of the arrays."""
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        with lhs.device:
+            return super().elementwise(name, lhs, rhs)
+
+    def copied_order(self, array: Array) -> Array:
+        return array if array.flags.c_contiguous else self.xp.ascontiguousarray(array)
 
 
 _POINTER = 8

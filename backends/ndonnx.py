@@ -9,9 +9,10 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.traits import INTEGERS
 from einsumx.backends.array_api import NamedLibrary
-from einsumx.backends.array_api.adapter import TRAITS, ArrayApiAdapter
+from einsumx.backends.array_api.adapter import TRAITS, ArrayApiAdapter, ArrayApiSemirings
 from einsumx.errors import BackendError
 from einsumx.ir.bind import planned_sizes
 
@@ -26,7 +27,6 @@ class NdonnxAdapter(NamedLibrary):
 
     name = "ndonnx"
     module = "ndonnx"
-    fuses_terms = True  # nothing is known of values
     install = "pip install ndonnx onnxruntime"
     no_limit = (
         "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave it away, or "
@@ -42,6 +42,12 @@ class NdonnxAdapter(NamedLibrary):
             *((dtype, "int64") for dtype in ("uint32", "uint64")),
         ),
     )
+
+    @cached_property
+    def semirings(self) -> Semirings:
+        functions = ArrayApiSemirings(self)
+        functions.fuses_terms = True  # nothing is known of values
+        return functions
 
     @cached_property
     def _onnx(self) -> Any:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
@@ -52,8 +53,6 @@ class TinygradAdapter(Adapter):
     own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
     constant_dtypes = True
-    has_semirings = True
-    fuses_terms = True
 
     @cached_property
     def _tensor(self) -> Any:
@@ -217,24 +216,9 @@ class TinygradAdapter(Adapter):
 
         return product
 
-    def named(self, name: str) -> Callable[..., Any]:
-        match name:
-            case "add" | "multiply":
-                return operator.add if name == "add" else operator.mul
-            case "max" | "min":
-                return partial(_extreme, name)
-            case "maximum" | "minimum":
-                return partial(_larger, name)
-            case "where":
-                return lambda condition, lhs, rhs: condition.where(lhs, rhs)
-            case "squeeze":
-                return _squeezed
-            case _:
-                function: Callable[..., Any] = getattr(self._tensor, name)
-                return function
-
-    def detached(self, array: Array) -> Array:
-        return array.detach()
+    @cached_property
+    def semirings(self) -> Semirings:
+        return TinygradSemirings(self)
 
     def prepare(self, run: Run, program: Program) -> Run:
         if not any(operand.weak for operand in program.operands):
@@ -244,19 +228,6 @@ class TinygradAdapter(Adapter):
             return run(*[operand.cast(self._strong(operand.dtype)) for operand in operands])
 
         return run_on_strong
-
-    def best(self, array: Array, is_least: bool) -> Array:
-        return array.argmin(-1) if is_least else array.argmax(-1)
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return type(like).arange(start, stop).to(like.device)
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        return matrix[places]
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        first, *others = arrays
-        return first.cat(*others)
 
     def public_class(self) -> type[Adapter]:
         return _PublicTinygrad
@@ -370,6 +341,44 @@ class TinygradAdapter(Adapter):
         devices = array.device
         for device in (devices,) if isinstance(devices, str) else devices or ():
             self.xp.Device[device].synchronize()
+
+
+class TinygradSemirings(Semirings):
+    """Methods of tensors."""
+
+    fuses_terms = True
+
+    def named(self, name: str) -> Callable[..., Any]:
+        match name:
+            case "add" | "multiply":
+                return operator.add if name == "add" else operator.mul
+            case "max" | "min":
+                return partial(_extreme, name)
+            case "maximum" | "minimum":
+                return partial(_larger, name)
+            case "where":
+                return lambda condition, lhs, rhs: condition.where(lhs, rhs)
+            case "squeeze":
+                return _squeezed
+            case _:
+                function: Callable[..., Any] = getattr(self.xp.Tensor, name)
+                return function
+
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
+    def best(self, array: Array, is_least: bool) -> Array:
+        return array.argmin(-1) if is_least else array.argmax(-1)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return type(like).arange(start, stop).to(like.device)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return matrix[places]
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        first, *others = arrays
+        return first.cat(*others)
 
 
 def _extreme(name: str, array: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:

@@ -339,7 +339,9 @@ class AdapterFramework(Framework):
 
     def __init__(self, adapter: Adapter) -> None:
         self.name, self.module, self._adapter = adapter.name, adapter.module, adapter
-        self.views, self.semirings, self.positions = adapter.cpu.views, adapter.has_semirings, adapter.has_positions
+        functions = adapter.semirings
+        self.views, self.semirings = adapter.cpu.views, functions is not None
+        self.positions = functions is not None and functions.has_positions
         try:
             array = self.array(np.zeros(1, "float32"), "float32")
             self.fill(array, np.ones(1, "float32"))

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from einsumx.adapters.base import Adapter
-from einsumx.algebra.products import composed
+from einsumx.algebra.products import composed, log_sum_exp, reduced
 from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.backends.numpy.adapter import TRAITS as NUMPY
+from einsumx.backends.numpy.adapter import NumpyNames
+from einsumx.backends.numpy.semirings import NumpySemirings
 from einsumx.backends.torch import TorchAdapter
 from einsumx.backends.torch.adapter import CPU as TORCH
+from einsumx.backends.torch.semirings import TorchSemirings
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,13 @@ def fault(feature, says="", cases="*"):
         return adapter
 
     return add
+
+
+def functions(adapter):
+    """Give an adapter the functions of semirings in its class ``Functions``."""
+    adapter.semirings = cached_property(adapter.Functions)
+    adapter.semirings.__set_name__(adapter, "semirings")
+    return adapter
 
 
 class Numpy(NumpyAdapter):
@@ -170,21 +180,27 @@ class AccumulatorThatIsNoWider(Numpy):
 
 
 @fault("argmax", "the positions attain")
+@functions
 class PositionsOfTheLargestWhereTheLeastCounts(Numpy):
-    def best(self, array, is_least):
-        return super().best(array, is_least=False)
+    class Functions(NumpySemirings):
+        def best(self, array, is_least):
+            return super().best(array, is_least=False)
 
 
 @fault("argmax", "the positions attain")
+@functions
 class PositionsOfTheFirstBlockInEachBlock(Numpy):
-    def places(self, start, stop, like):
-        return super().places(0, stop - start, like)
+    class Functions(NumpySemirings):
+        def places(self, start, stop, like):
+            return super().places(0, stop - start, like)
 
 
 @fault("argmax", "the positions attain")
+@functions
 class RowsOfOneElementForAll(Numpy):
-    def rows(self, matrix, places):
-        return super().rows(matrix, places * 0)
+    class Functions(NumpySemirings):
+        def rows(self, matrix, places):
+            return super().rows(matrix, places * 0)
 
 
 @fault("accumulators", "element")
@@ -446,35 +462,41 @@ class MemoryThatThreadsShare(Numpy):
 # -- semirings ------------------------------------------------------------------------------------------------------
 
 
+class ByDefault(NumpyNames):
+    """NumPy's functions of semirings, by those that every backend has."""
+
+    def elementwise(self, name, lhs, rhs):
+        return np.array(super().elementwise(name, lhs, rhs), order="C")
+
+    def reduced(self, name, array, axes):
+        return np.asarray(super().reduced(name, array, axes))
+
+
+@functions
 class NumpyByDefault(Numpy):
     """NumPy by the functions of semirings that every backend has; without a fault."""
 
-    has_logaddexp = False
-    semiring_names = MappingProxyType({"concat": "concatenate"})
-    semiring_product = Adapter.semiring_product
-    semiring_workspace = Adapter.semiring_workspace
-
-    def elementwise(self, name, lhs, rhs):
-        return np.array(Adapter.elementwise(self, name, lhs, rhs), order="C")
-
-    def reduced(self, name, array, axes):
-        return np.asarray(Adapter.reduced(self, name, array, axes))
+    Functions = ByDefault
 
 
 FAULTLESS.append(NumpyByDefault)
 
 
 @fault("semirings", "element")
-class LogarithmsWithoutAShift(NumpyByDefault):
-    def named(self, name):
-        zeros = lambda array, axis, keepdims: np.zeros_like(np.max(array, axis=axis, keepdims=keepdims))  # noqa: E731
-        return zeros if name == "max" else super().named(name)
+@functions
+class LogarithmsWithoutAShift(Numpy):
+    class Functions(ByDefault):
+        def named(self, name):
+            zeros = lambda array, axis, keepdims: np.zeros_like(np.max(array, axis=axis, keepdims=keepdims))  # noqa: E731
+            return zeros if name == "max" else super().named(name)
 
 
 @fault("semirings", "element")
-class UnderflowTakenForMinusInfinity(NumpyByDefault):
-    def named(self, name):
-        return (lambda _: True) if name == "all" else super().named(name)
+@functions
+class UnderflowTakenForMinusInfinity(Numpy):
+    class Functions(ByDefault):
+        def named(self, name):
+            return (lambda _: True) if name == "all" else super().named(name)
 
 
 @fault("semirings", "element")
@@ -484,45 +506,55 @@ class ZeroThatIsThatOfPlusAndTimes(Numpy):
 
 
 @fault("semirings", "element")
+@functions
 class BlocksThatAreAddedInsteadOfCompared(Numpy):
-    def elementwise(self, name, lhs, rhs):
-        return super().elementwise("add" if name == "minimum" else name, lhs, rhs)
+    class Functions(NumpySemirings):
+        def elementwise(self, name, lhs, rhs):
+            return super().elementwise("add" if name == "minimum" else name, lhs, rhs)
 
 
 @fault("semirings", "element")
+@functions
 class BlocksOfLogarithmsOfWhichTheLargerIsKept(Numpy):
-    def elementwise(self, name, lhs, rhs):
-        return super().elementwise("maximum" if name == "logaddexp" else name, lhs, rhs)
+    class Functions(NumpySemirings):
+        def elementwise(self, name, lhs, rhs):
+            return super().elementwise("maximum" if name == "logaddexp" else name, lhs, rhs)
 
 
 @fault("semirings", "element")
+@functions
 class ThreadsWhoseTotalsOverwriteEachOther(Numpy):
-    def semiring_product(self, add, multiply, lhs, rhs, dtype):
-        half = rhs[1] // 2 if rhs[1] > 16 else 0  # shared by two threads if it is long
-        shapes = (*lhs[:2], lhs[2] - half), (rhs[0], rhs[1] - half, rhs[2])
-        product = super().semiring_product(add, multiply, *shapes, dtype)
-        return lambda left, right: product(left[:, :, half:], right[:, half:])
+    class Functions(NumpySemirings):
+        def product(self, add, multiply, lhs, rhs, dtype):
+            half = rhs[1] // 2 if rhs[1] > 16 else 0  # shared by two threads if it is long
+            shapes = (*lhs[:2], lhs[2] - half), (rhs[0], rhs[1] - half, rhs[2])
+            product = super().product(add, multiply, *shapes, dtype)
+            return lambda left, right: product(left[:, :, half:], right[:, half:])
 
 
 @fault("semirings", "element")
-class LastRowsForgottenInBlocks(NumpyByDefault):
-    def semiring_product(self, add, multiply, lhs, rhs, dtype):
-        product = composed(self, add, multiply, lhs, rhs, dtype)
-        count = max(1, lhs[1] // 8 * 8) if lhs[1] > 8 else lhs[1]
+@functions
+class LastRowsForgottenInBlocks(Numpy):
+    class Functions(ByDefault):
+        def product(self, add, multiply, lhs, rhs, dtype):
+            product = composed(self, add, multiply, lhs, rhs, dtype)
+            count = max(1, lhs[1] // 8 * 8) if lhs[1] > 8 else lhs[1]
 
-        def forgetful(left, right):
-            found = np.zeros_like(product(left, right))
-            found[:, :count] = product(left[:, :count], right)
-            return found
+            def forgetful(left, right):
+                found = np.zeros_like(product(left, right))
+                found[:, :count] = product(left[:, :count], right)
+                return found
 
-        return forgetful
+            return forgetful
 
 
 @fault("semirings", "element")
-class NanThatAMaximumIgnores(NumpyByDefault):
-    def reduced(self, name, array, axes):
-        functions = {"maximum": np.fmax, "minimum": np.fmin}
-        return functions[name].reduce(array, axis=axes) if name in functions else super().reduced(name, array, axes)
+@functions
+class NanThatAMaximumIgnores(Numpy):
+    class Functions(ByDefault):
+        def reduced(self, name, array, axes):
+            functions = {"maximum": np.fmax, "minimum": np.fmin}
+            return functions[name].reduce(array, axis=axes) if name in functions else super().reduced(name, array, axes)
 
 
 @fault("semirings", "element")
@@ -540,47 +572,63 @@ class IntegersThatAreTakenForNumbersWithInfinities(Numpy):
         return super().signature(array.astype("float64") if array.dtype == "int32" else array)
 
 
+class ByTerms(TorchSemirings):
+    """PyTorch's functions, and a broadcast and a reduction."""
+
+    def product(self, add, multiply, lhs, rhs, dtype):
+        def product(left, right):
+            terms = self.elementwise(multiply, left[:, :, :, None], right[:, None])
+            return reduced(self, add, terms, (2,))
+
+        return product
+
+
+@functions
 class TorchByTerms(Torch):
     """PyTorch by a broadcast and a reduction; without a fault."""
 
-    def semiring_product(self, add, multiply, lhs, rhs, dtype):
-        def product(left, right):
-            terms = self.elementwise(multiply, left[:, :, :, None], right[:, None])
-            return self.reduced(add, terms, (2,))
-
-        return product
+    Functions = ByTerms
 
 
 FAULTLESS.append(TorchByTerms)
 
 
 @fault("semirings", "the gradient by operand", "* gradients of ties")
-class TiesThatAllHaveTheWholeGradient(TorchByTerms):
-    def reduced(self, name, array, axes):
-        if name == "logaddexp":
-            return super().reduced(name, array, axes)
-        found = super().reduced(name, array.detach(), axes)
-        attains = array.detach() == super().reduced(name, array.detach(), axes).reshape(
-            [1 if axis in axes else size for axis, size in enumerate(array.shape)]
-        )
-        return found + (attains * (array - array.detach()).nan_to_num()).sum(axes)
+@functions
+class TiesThatAllHaveTheWholeGradient(Torch):
+    class Functions(ByTerms):
+        def reduced(self, name, array, axes):
+            found = super().reduced(name, array.detach(), axes)
+            attains = array.detach() == found.reshape(
+                [1 if axis in axes else size for axis, size in enumerate(array.shape)]
+            )
+            return found + (attains * (array - array.detach()).nan_to_num()).sum(axes)
 
 
 @fault("semirings", "the gradient by operand", "* gradients of minus infinities")
-class DerivativeOfTheLogarithmAtZero(TorchByTerms):
-    def reduced(self, name, array, axes):
-        if name != "logaddexp":
-            return super().reduced(name, array, axes)
-        shift = array.detach().amax(axes, keepdim=True).nan_to_num(neginf=0.0)
-        total = (array - shift).exp().sum(axes)
-        return total.log() + shift.reshape(total.shape)
+@functions
+class DerivativeOfTheLogarithmAtZero(Torch):
+    class Functions(ByTerms):
+        has_logaddexp = True
+
+        def reduced(self, name, array, axes):
+            if name != "logaddexp":
+                return super().reduced(name, array, axes)
+            shift = array.detach().amax(axes, keepdim=True).nan_to_num(neginf=0.0)
+            total = (array - shift).exp().sum(axes)
+            return total.log() + shift.reshape(total.shape)
 
 
 @fault("semirings", "the gradient by operand", "* in log gradients")
-class WeightsThatAreNotNormalized(TorchByTerms):
-    def reduced(self, name, array, axes):
-        found = super().reduced(name, array, axes)
-        return found if name != "logaddexp" else found.detach() + (array.exp() - array.exp().detach()).sum(axes)
+@functions
+class WeightsThatAreNotNormalized(Torch):
+    class Functions(ByTerms):
+        has_logaddexp = True
+
+        def reduced(self, name, array, axes):
+            if name != "logaddexp":
+                return super().reduced(name, array, axes)
+            return log_sum_exp(self, array.detach(), axes) + (array.exp() - array.exp().detach()).sum(axes)
 
 
 # -- derivatives and tracing ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
@@ -20,7 +21,7 @@ from einsumx.ir import ops
 from einsumx.ir.bind import known_sizes
 from einsumx.ir.sizes import is_known
 
-__all__ = ["ADAPTER", "ArrayApiAdapter"]
+__all__ = ["ADAPTER", "ArrayApiAdapter", "ArrayApiSemirings"]
 
 _INEXACT = frozenset({"float32", "float64", "complex64", "complex128"}) | HALVES
 _DTYPES = INTEGERS | _INEXACT | {"bool"}
@@ -60,7 +61,6 @@ class ArrayApiAdapter(Adapter):
     module = ""
     import_statement = "xp = {operand}.__array_namespace__()"
     install = "pip install array-api-strict"
-    has_semirings = True
     cpu = TRAITS
 
     def __init__(self, namespace: Any = None) -> None:
@@ -107,7 +107,7 @@ class ArrayApiAdapter(Adapter):
         known_sizes(array.shape)
         return array
 
-    def _function(self, name: str) -> Callable[..., Any]:
+    def function(self, name: str) -> Callable[..., Any]:
         """A function of the library.
 
         Raises:
@@ -181,7 +181,7 @@ class ArrayApiAdapter(Adapter):
         raise BackendError(f"{self.name}: einsum computes in no dtype {dtype}")
 
     def promote(self, dtypes: Sequence[str]) -> str:
-        self._function("result_type")
+        self.function("result_type")
         try:
             return super().promote(dtypes)
         except TypeError as error:
@@ -193,14 +193,14 @@ class ArrayApiAdapter(Adapter):
         if like is None:
             return self.xp.asarray(value)
         if isinstance(value, list | tuple):
-            return self.xp.asarray(value, **self._beside(like))
+            return self.xp.asarray(value, **self.beside(like))
         # The standard's rule: a Python scalar adopts the array's dtype, which must be of the same or a wider kind.
         kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}[type(value)]
         if dtype_kind(dtype) not in kinds:
             raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {dtype}")
-        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._beside(like))
+        return self.xp.asarray(value, dtype=self.dtype(dtype), **self.beside(like))
 
-    def _beside(self, like: Array) -> dict[str, Any]:
+    def beside(self, like: Array) -> dict[str, Any]:
         """The keywords that create an array which can be computed with ``like``."""
         device = getattr(like, "device", None)
         return {} if device is None else {"device": device}
@@ -213,7 +213,7 @@ class ArrayApiAdapter(Adapter):
 
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         for name in _needed(op, dtype):
-            self._function(name)  # raises before any work
+            self.function(name)  # raises before any work
         run, dtype = super().kernel(op, shapes, dtype), op.result_dtype(dtype)
         shape = op.result_shape(shapes) if all(map(is_known, shapes)) else None
 
@@ -271,7 +271,7 @@ class ArrayApiAdapter(Adapter):
             return self.cast(self.xp.sum(array, axis=axes), self.dtype_name(array.dtype))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        return self.xp.zeros(shape, dtype=self.dtype(dtype), **self._beside(arrays[0]))
+        return self.xp.zeros(shape, dtype=self.dtype(dtype), **self.beside(arrays[0]))
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_and(lhs, rhs) if self._is_bool(lhs) else self.xp.multiply(lhs, rhs)
@@ -288,11 +288,9 @@ class ArrayApiAdapter(Adapter):
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         raise BackendError("the array API standard has no einsum")
 
-    def named(self, name: str) -> Callable[..., Any]:
-        return self._function(name)
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.arange(start, stop, **self._beside(like))
+    @cached_property
+    def semirings(self) -> Semirings:
+        return ArrayApiSemirings(self)
 
     def magnitudes(self, array: Array) -> Any:
         try:
@@ -338,19 +336,19 @@ class ArrayApiAdapter(Adapter):
         return host
 
     def number(self, value: Any, dtype: str, like: Array) -> Array:
-        return self.xp.asarray(value, dtype=self.dtype(dtype), **self._beside(like))
+        return self.xp.asarray(value, dtype=self.dtype(dtype), **self.beside(like))
 
     # -- blocks -----------------------------------------------------------------------------------------
 
     def plus(self, lhs: Array, rhs: Array) -> Array:
-        return self._function("logical_or" if self._is_bool(lhs) else "add")(lhs, rhs)
+        return self.function("logical_or" if self._is_bool(lhs) else "add")(lhs, rhs)
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
         return out
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        out = self._function("empty")(shape, dtype=self.dtype(dtype), **self._placed(device))
+        out = self.function("empty")(shape, dtype=self.dtype(dtype), **self._placed(device))
         try:
             self._write_nothing(out)
         except REFUSALS as error:
@@ -359,6 +357,17 @@ class ArrayApiAdapter(Adapter):
                 "blocks under this memory_limit=; with a larger one it comes in one"
             ) from error
         return out
+
+
+class ArrayApiSemirings(Semirings):
+    """The standard's functions."""
+
+    def named(self, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] = self.adapter.function(name)
+        return function
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, **self.adapter.beside(like))
 
 
 def _needed(op: ops.Op, dtype: str) -> tuple[str, ...]:

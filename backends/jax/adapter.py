@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
@@ -75,9 +76,6 @@ class JaxAdapter(Adapter):
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
-    has_semirings = True
-    has_branches = True
-    fuses_terms = True
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -308,12 +306,9 @@ class JaxAdapter(Adapter):
                 return {"out_sharding": sharding.NamedSharding(mesh, sharding.PartitionSpec(*shared, *free))}
         return {}
 
-    def detached(self, array: Array) -> Array:
-        return self._jax.lax.stop_gradient(array)
-
-    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
-        # The gradient keeps what the functions did, even if it was not run: of the second one, its operands alone.
-        return self._jax.lax.cond(condition, first, self._jax.checkpoint(second))
+    @cached_property
+    def semirings(self) -> Semirings:
+        return JaxSemirings(self)
 
     # -- exponents --------------------------------------------------------------------------------------
 
@@ -538,6 +533,25 @@ class JaxAdapter(Adapter):
         array.block_until_ready()
 
 
+class CompiledSemirings(Semirings):
+    """Functions of ``jax.numpy``."""
+
+    fuses_terms = True
+
+
+class JaxSemirings(CompiledSemirings):
+    """The same, with a choice that depends on values."""
+
+    has_branches = True
+
+    def detached(self, array: Array) -> Array:
+        return import_module("jax").lax.stop_gradient(array)
+
+    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
+        # The gradient keeps what the functions did, even if it was not run: of the second one, its operands alone.
+        return import_module("jax").lax.cond(condition, first, import_module("jax").checkpoint(second))
+
+
 # -- products -------------------------------------------------------------------------------------------------------
 
 
@@ -691,7 +705,10 @@ class _PublicJax(JaxAdapter):
     """Functions of ``jax.numpy``, which JAX compiles to the same operations."""
 
     diagonal = Adapter.diagonal
-    detached = Adapter.detached
+
+    @cached_property
+    def semirings(self) -> Semirings:
+        return CompiledSemirings(self)
 
     def dtype(self, name: str) -> Any:
         return self.xp.dtype(name)

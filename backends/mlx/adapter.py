@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name
@@ -61,8 +62,6 @@ class MlxAdapter(Adapter):
     out_of_memory = ("[malloc]", "Unable to allocate")
     cpu = TRAITS
     constant_dtypes = True
-    has_semirings = True
-    semiring_names = MappingProxyType({"concat": "concatenate"})
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -124,16 +123,9 @@ class MlxAdapter(Adapter):
         total = self.xp.sum(array, axes)
         return total.astype(array.dtype) if self.dtype_name(array.dtype) in INTEGERS else total
 
-    def named(self, name: str) -> Callable[..., Any]:
-        return self._exponential if name == "exp" else super().named(name)
-
-    def detached(self, array: Array) -> Array:
-        return self.xp.stop_gradient(array)
-
-    def _exponential(self, array: Array) -> Array:
-        if array.dtype != self.xp.float64:
-            return self.xp.exp(array)
-        return self.xp.power(self.xp.array(e, array.dtype), array)  # MLX's exp of float64 is as exact as float32
+    @cached_property
+    def semirings(self) -> Semirings:
+        return MlxSemirings(self)
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         return self.xp.zeros(shape, self.dtype(dtype))
@@ -265,10 +257,33 @@ class MlxAdapter(Adapter):
         yield Name(self.xp, "einsum", around=around)
 
 
+class PublicSemirings(Semirings):
+    """MLX's functions."""
+
+    names = MappingProxyType({"concat": "concatenate"})
+
+    def named(self, name: str) -> Callable[..., Any]:
+        return self._exponential if name == "exp" else super().named(name)
+
+    def _exponential(self, array: Array) -> Array:
+        if array.dtype != self.xp.float64:
+            return self.xp.exp(array)
+        return self.xp.power(self.xp.array(e, array.dtype), array)  # MLX's exp of float64 is as exact as float32
+
+
+class MlxSemirings(PublicSemirings):
+    """The same, and constants."""
+
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
+
 class _PublicMlx(MlxAdapter):
     """MLX's functions; a product of integers, which it does not have, is a sum."""
 
-    detached = Adapter.detached
+    @cached_property
+    def semirings(self) -> Semirings:
+        return PublicSemirings(self)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         if lhs.dtype.name not in INTEGERS:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
-from types import MappingProxyType
+from functools import cached_property
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.replacement import Name
-from einsumx.algebra.products import composed, log_of_sum, log_sum_exp
 from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
 from einsumx.backends.mxnet.gradients import ArrayGradients, record
 from einsumx.backends.mxnet.graph import recorded, signatures
 from einsumx.backends.mxnet.kernels import MxnetKernels
 from einsumx.backends.mxnet.patch import names
-from einsumx.backends.mxnet.semirings import (
-    differentiable,
-    elementwise_gradient,
-    product_gradient,
-    reduced_gradient,
-)
+from einsumx.backends.mxnet.semirings import MxnetSemirings
 from einsumx.errors import BackendError
 from einsumx.imports import imported
 from einsumx.ir import ops
@@ -103,35 +97,9 @@ class MxnetAdapter(MxnetBlocks, Adapter):
         numbers = [number for number, array in enumerate(arrays) if self.gradients.may_be_needed(array)]
         return record(self, gradient, run, arrays, numbers) if numbers else run()
 
-    # -- semirings --------------------------------------------------------------------------------------
-
-    has_semirings = True
-    has_logaddexp = True
-    semiring_names = MappingProxyType({"concat": "concatenate"})
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        run = partial(log_of_sum, self) if name == "logaddexp" else self.named(name)
-        return differentiable(self, run, elementwise_gradient(self, name))(lhs, rhs)
-
-    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        run = partial(log_sum_exp, self) if name == "logaddexp" else partial(super().reduced, name)
-        run = partial(run, axes=axes)
-        return differentiable(self, run, reduced_gradient(self, name, axes))(array)
-
-    def semiring_product(
-        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> Callable[[Array, Array], Array] | None:
-        batch = max(lhs[0], rhs[0])
-        product = composed(self, add, multiply, (batch, *lhs[1:]), (batch, *rhs[1:]), dtype)
-
-        def run(left: Array, right: Array) -> Array:  # MXNet's product does not broadcast the batch axis
-            of_batch = [
-                side if len(side) == batch else self.xp.broadcast_to(side, (batch, *side.shape[1:]))
-                for side in (left, right)
-            ]
-            return product(*of_batch)
-
-        return differentiable(self, run, product_gradient(self, add, multiply))
+    @cached_property
+    def semirings(self) -> Semirings:
+        return MxnetSemirings(self)
 
     # -- plans ------------------------------------------------------------------------------------------
 
@@ -155,8 +123,6 @@ class MxnetAdapter(MxnetBlocks, Adapter):
             return recorded(program, self)(*operands)
 
         return record
-
-    has_positions = False  # indices are floats in MXNet 1, and cannot be computed while a block is traced
 
     def public_class(self) -> type[Adapter]:
         public: type[Adapter] = imported("einsumx.backends.mxnet.source").PublicMxnet

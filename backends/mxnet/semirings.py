@@ -7,36 +7,70 @@ those of some operators overwrite gradients where they should add.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from einsumx.adapters.base import Adapter
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.typing import Array
-from einsumx.algebra.products import blocks
+from einsumx.algebra.products import blocks, composed, log_of_sum, log_sum_exp
 from einsumx.backends.mxnet.gradients import record
 
-__all__ = ["differentiable", "elementwise_gradient", "product_gradient", "reduced_gradient"]
+__all__ = ["MxnetSemirings"]
 
 Gradient = Callable[[int, Sequence[Any], int], Array]
 
 
-def differentiable(adapter: Adapter, run: Callable[..., Array], gradient: Gradient) -> Callable[..., Array]:
+class MxnetSemirings(Semirings):
+    """MXNet's functions, with einsumx's derivatives."""
+
+    has_logaddexp = True
+    has_positions = False  # indices are floats in MXNet 1, and cannot be computed while a block is traced
+    names = MappingProxyType({"concat": "concatenate"})
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        run = partial(log_of_sum, self) if name == "logaddexp" else self.named(name)
+        return _differentiable(self, run, _elementwise_gradient(self, name))(lhs, rhs)
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        run = partial(log_sum_exp, self) if name == "logaddexp" else partial(super().reduced, name)
+        run = partial(run, axes=axes)
+        return _differentiable(self, run, _reduced_gradient(self, name, axes))(array)
+
+    def product(
+        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
+    ) -> Callable[[Array, Array], Array] | None:
+        batch = max(lhs[0], rhs[0])
+        product = composed(self, add, multiply, (batch, *lhs[1:]), (batch, *rhs[1:]), dtype)
+
+        def run(left: Array, right: Array) -> Array:  # MXNet's product does not broadcast the batch axis
+            of_batch = [
+                side if len(side) == batch else self.xp.broadcast_to(side, (batch, *side.shape[1:]))
+                for side in (left, right)
+            ]
+            return product(*of_batch)
+
+        return _differentiable(self, run, _product_gradient(self, add, multiply))
+
+
+def _differentiable(functions: Semirings, run: Callable[..., Array], gradient: Gradient) -> Callable[..., Array]:
     """``run``, recorded with ``gradient`` for those of its arrays that autograd knows."""
-    gradients: Any = adapter.gradients
+    adapter = functions.adapter
 
     def function(*arrays: Array) -> Array:
-        numbers = [number for number, array in enumerate(arrays) if gradients.may_be_needed(array)]
-        with adapter.mx.util.np_shape(True):  # type: ignore[attr-defined]
+        numbers = [number for number, array in enumerate(arrays) if adapter.gradients.may_be_needed(array)]
+        with adapter.mx.util.np_shape(True):
             return record(adapter, gradient, lambda: run(*arrays), arrays, numbers) if numbers else run(*arrays)
 
     return function
 
 
-def elementwise_gradient(adapter: Adapter, name: str) -> Gradient:
+def _elementwise_gradient(functions: Semirings, name: str) -> Gradient:
     """The gradient by an operand of a function that broadcasts."""
 
     def gradient(place: int, arrays: Sequence[Any], _: int) -> Array:
         *factors, cotangent = arrays
-        points = cotangent * _of_factor(adapter, name, place, *factors)
+        points = cotangent * _of_factor(functions, name, place, *factors)
         rank, shape = len(points.shape), factors[place].shape
         axes = tuple(
             axis for axis in range(rank) if axis < rank - len(shape) or points.shape[axis] != shape[axis - rank]
@@ -46,32 +80,32 @@ def elementwise_gradient(adapter: Adapter, name: str) -> Gradient:
     return gradient
 
 
-def reduced_gradient(adapter: Adapter, name: str, axes: tuple[int, ...]) -> Gradient:
+def _reduced_gradient(functions: Semirings, name: str, axes: tuple[int, ...]) -> Gradient:
     """The gradient of a reduction."""
 
     def gradient(_: int, arrays: Sequence[Any], __: int) -> Array:
         array, cotangent = arrays
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(array.shape))
-        result = adapter.reduced(name, array, axes).reshape(kept)
-        return _weights(adapter, name, array, result, axes) * cotangent.reshape(kept)
+        result = functions.reduced(name, array, axes).reshape(kept)
+        return _weights(functions, name, array, result, axes) * cotangent.reshape(kept)
 
     return gradient
 
 
-def product_gradient(adapter: Adapter, add: str, multiply: str) -> Gradient:
+def _product_gradient(functions: Semirings, add: str, multiply: str) -> Gradient:
     """The gradient of a product of matrices with a batch axis, from the terms of a block at a time."""
 
     def gradient(place: int, arrays: Sequence[Any], _: int) -> Array:
         left, right, cotangent = arrays
-        total = adapter.xp.zeros_like(arrays[place])
+        total = functions.xp.zeros_like(arrays[place])
         for those, some in blocks(left.shape, right.shape):
             of_left, of_right = [those if len(side) > 1 else slice(None) for side in (left, right)]
             factors = left[of_left, some][:, :, :, None], right[of_right][:, None, :, :]
-            terms = adapter.elementwise(multiply, *factors)
-            result = adapter.reduced(add, terms, (2,))[:, :, None, :]
-            weights = _weights(adapter, add, terms, result, (2,))
+            terms = functions.elementwise(multiply, *factors)
+            result = functions.reduced(add, terms, (2,))[:, :, None, :]
+            weights = _weights(functions, add, terms, result, (2,))
             points = weights * cotangent[those, some][:, :, None, :]
-            points = points * _of_factor(adapter, multiply, place, *factors)
+            points = points * _of_factor(functions, multiply, place, *factors)
             part = points.sum(axis=1 if place else 3)
             index = (of_right,) if place else (of_left, some)
             if len(arrays[place]) == 1:
@@ -82,9 +116,9 @@ def product_gradient(adapter: Adapter, add: str, multiply: str) -> Gradient:
     return gradient
 
 
-def _weights(adapter: Adapter, name: str, terms: Array, result: Array, axes: tuple[int, ...]) -> Array:
+def _weights(functions: Semirings, name: str, terms: Array, result: Array, axes: tuple[int, ...]) -> Array:
     """The derivatives of a reduction by its terms; ``result`` has its axes, of size 1."""
-    xp, dtype = adapter.xp, terms.dtype
+    xp, dtype = functions.xp, terms.dtype
     if name == "logaddexp":
         is_finite = xp.isfinite(result).astype(dtype)
         return xp.exp(terms - xp.where(xp.isfinite(result), result, xp.zeros_like(result))) * is_finite
@@ -92,13 +126,13 @@ def _weights(adapter: Adapter, name: str, terms: Array, result: Array, axes: tup
     return attains / attains.sum(axis=axes, keepdims=True)
 
 
-def _of_factor(adapter: Adapter, name: str, place: int, *factors: Array) -> Any:
+def _of_factor(functions: Semirings, name: str, place: int, *factors: Array) -> Any:
     """The derivative of a product of two by one of them, which broadcasts with it."""
     own, other = factors[place], factors[1 - place]
     if name == "add":
-        return adapter.xp.ones_like(own)
+        return functions.xp.ones_like(own)
     if name == "multiply":
         return other
-    product = adapter.elementwise(name, own, other)
+    product = functions.elementwise(name, own, other)
     attains, also = ((each == product).astype(own.dtype) for each in (own, other))
     return attains / (attains + also)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
@@ -26,7 +27,7 @@ from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Sc
 from einsumx.ir.program import Operand, Program
 from einsumx.storage.maps import owns_memory, share_file
 
-__all__ = ["ADAPTER", "NumpyAdapter"]
+__all__ = ["ADAPTER", "NumpyAdapter", "NumpyNames"]
 
 _OVERLAP_WORK = 10_000
 """The most candidates that NumPy tries to prove that two arrays do not overlap."""
@@ -63,8 +64,6 @@ class NumpyAdapter(Adapter):
     cpu = TRAITS
     device_kinds = ("cpu",)
     constant_dtypes = True
-    has_semirings = True
-    has_logaddexp = True
 
     @cached_property
     def _add(self) -> Any:
@@ -173,7 +172,7 @@ class NumpyAdapter(Adapter):
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if dtype == "object":
             return self._product_of_objects(shapes) if isinstance(op, Matmul) else super().kernel(op, shapes, dtype)
-        kernels = self._kernels
+        kernels = self.kernels
         kernel: Callable[..., Array]
         match op:
             case Transpose():
@@ -201,7 +200,7 @@ class NumpyAdapter(Adapter):
         return kernel
 
     @cached_property
-    def _kernels(self) -> Any:
+    def kernels(self) -> Any:
         """Einsumx's kernels for NumPy. Their module imports NumPy; it is cached because exit handlers cannot import."""
         return imported("einsumx.backends.numpy.kernels")
 
@@ -210,33 +209,9 @@ class NumpyAdapter(Adapter):
         return imported("einsumx.backends.numpy.integers")
 
     @cached_property
-    def _semirings(self) -> Any:
-        return imported("einsumx.backends.numpy.semirings")
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        with self.mode(lhs):
-            return getattr(self.xp, name)(lhs, rhs, order="C")
-
-    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._semirings.reduced(name, array, axes)
-
-    def semiring_product(
-        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> Callable[[Array, Array], Array] | None:
-        matmul = self._kernels.matmul((lhs, rhs), dtype, "")
-        product: Callable[[Array, Array], Array] = self._semirings.product(add, multiply, lhs, rhs, matmul)
-        return product
-
-    def semiring_workspace(
-        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> int | None:
-        return int(self._semirings.workspace(add, lhs, rhs, dtype))
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.arange(start, stop, dtype="int64")
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return self.xp.concatenate(arrays)
+    def semirings(self) -> Semirings:
+        functions: Semirings = imported("einsumx.backends.numpy.semirings").NumpySemirings(self)
+        return functions
 
     def _product_of_objects(self, shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
         """A loop over matrices: after an error numpy.matmul would continue, and raise a SystemError in the end."""
@@ -263,9 +238,9 @@ class NumpyAdapter(Adapter):
                 # ndarray.dot copies a matrix with gaps.
                 return sum(0 if _has_no_gaps(operand) else operand.nbytes for operand in operands)
             case Matmul():
-                return int(self._kernels.matmul_workspace([operand.shape for operand in operands], dtype, op.threads))
+                return int(self.kernels.matmul_workspace([operand.shape for operand in operands], dtype, op.threads))
             case Sum() if dtype != "object":
-                return int(self._kernels.total_workspace(operands[0].shape, op.axes, dtype))
+                return int(self.kernels.total_workspace(operands[0].shape, op.axes, dtype))
             case _:
                 return 0
 
@@ -337,7 +312,7 @@ class NumpyAdapter(Adapter):
         if dtype == "object" or not isinstance(array, self.xp.ndarray) or not array.flags.writeable:
             return self.scaled(array, factor, dtype)
         with self.mode(array):
-            self._kernels.update(array, factor, array, 0, dtype)
+            self.kernels.update(array, factor, array, 0, dtype)
         return array
 
     def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
@@ -356,7 +331,7 @@ class NumpyAdapter(Adapter):
             super().update(alpha, result, beta, out, dtype)
             return
         with self.mode(out):
-            self._kernels.update(out, alpha, result, beta, dtype)
+            self.kernels.update(out, alpha, result, beta, dtype)
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         index = (*box, ...)  # the ellipsis makes the result an array even without axes
@@ -422,6 +397,12 @@ def _has_no_gaps(operand: Operand) -> bool:
     order = memory_order(operand.strides)
     packed = contiguous([operand.shape[axis] for axis in order])
     return all(operand.strides[axis] == step for axis, step in zip(order, packed))
+
+
+class NumpyNames(Semirings):
+    """The functions of semirings by NumPy's names."""
+
+    names = MappingProxyType({"concat": "concatenate"})
 
 
 ADAPTER = NumpyAdapter()

@@ -10,14 +10,18 @@ from functools import partial
 from math import log, prod
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from einsumx.adapters.facets import Semirings
+from einsumx.adapters.typing import Array
+from einsumx.algebra.products import composed, composed_workspace
 from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.host.threads import get_num_threads, run
+from einsumx.imports import LazyModule
 from einsumx.ir.ranges import ranges
 
-__all__ = ["product", "reduced", "workspace"]
+__all__ = ["NumpySemirings", "has_small_matrices", "product", "workspace"]
+
+np: Any = LazyModule("numpy")
 
 Shape: TypeAlias = tuple[int, ...]
 Product: TypeAlias = Callable[[Any, Any], Any]
@@ -34,39 +38,71 @@ _SPLIT = 100_000
 _SMALL = 8
 """Matrices with fewer rows and columns are computed with the batch axis innermost, if there are more of them."""
 
-_BLAS = (np.dtype("float32"), np.dtype("float64"))
+_BLAS = ("float32", "float64")
+
+_FEW_SUMS = 3000
+"""Below, a broadcast and one reduction take less time than a call for each term of the sums."""
 
 _FEW = 8
 """A sum is its own loop if it is this many times as long as there are sums."""
-
-_LONG = 200_000
-"""The least exponentials and logarithms to share between threads."""
-
-_BATCH = 1 << 20
-"""Bytes of the operands and the result of a part of a batch of log-sum-exps: it fits the second cache of a core."""
 
 _EXACT = 1 << 20
 """Bytes of the terms of the sums that are computed again at a time."""
 
 
-def product(add: str, multiply: str, lhs: Shape, rhs: Shape, matmul: Product) -> Product:
+class NumpySemirings(Semirings):
+    """NumPy's functions, and these kernels."""
+
+    has_logaddexp = True
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return getattr(np, name)(lhs, rhs, order="C")
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return _reduced(name, array, axes)
+
+    def product(self, add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> Product | None:
+        matmul = self.adapter.kernels.matmul((lhs, rhs), dtype, "")
+        return product(add, multiply, lhs, rhs, matmul, composed(self, add, multiply, lhs, rhs, dtype))
+
+    def workspace(self, add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> int | None:
+        return max(workspace(add, lhs, rhs, dtype), composed_workspace(self, add, lhs, rhs, dtype))
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return np.arange(start, stop, dtype="int64")
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return np.concatenate(arrays)
+
+
+def has_small_matrices(lhs: Shape, rhs: Shape) -> bool:
+    """Whether a product of these shapes is computed with the batch axis innermost."""
+    return max(lhs[1], rhs[2]) < _SMALL < max(lhs[0], rhs[0])
+
+
+def product(add: str, multiply: str, lhs: Shape, rhs: Shape, matmul: Product, composed: Product) -> Product:
     """The function that multiplies arrays ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     Args:
         add, multiply: the functions of the semiring, which is not that of truth values.
         lhs, rhs: shapes; a batch axis of size 1 broadcasts.
         matmul: the product in plus and times, of arrays of these shapes.
+        composed: the product of a broadcast and a reduction.
     """
     if add == "logaddexp":
-        is_long = lhs[0] * lhs[1] * (lhs[2] + rhs[2]) + prod(rhs) > _LONG
-        return _log_products if is_long and lhs[0] == rhs[0] > 1 else partial(_log_product, matmul=matmul)
+        return partial(_log_product, matmul=matmul)
     functions = {"add": getattr(np, add), "multiply": getattr(np, multiply)}
     batch, rows, inner, cols = max(lhs[0], rhs[0]) if lhs[0] and rhs[0] else 0, lhs[1], lhs[2], rhs[2]
     if cols == 1 or inner > _FEW * batch * rows * cols:
         return partial(_by_dots, **functions)
-    if max(rows, cols) < _SMALL < batch:
+    if has_small_matrices(lhs, rhs):
         return partial(_by_batches, **functions)
-    return partial(_by_rows if rows <= cols else _by_columns, **functions)
+    run = partial(_by_rows if rows <= cols else _by_columns, **functions)
+    sums = batch * rows * cols
+    if sums >= _FEW_SUMS:
+        return run
+    return lambda left, right: (run if loops(add, multiply, left.dtype.name, sums * inner) else composed)(left, right)
 
 
 def workspace(add: str, lhs: Shape, rhs: Shape, dtype: str) -> int:
@@ -78,7 +114,7 @@ def workspace(add: str, lhs: Shape, rhs: Shape, dtype: str) -> int:
     return operands + result + 3 * get_num_threads() * _BLOCK
 
 
-def reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
+def _reduced(name: str, array: Any, axes: tuple[int, ...]) -> Any:
     """The reduction over ``axes`` by ``maximum``, ``minimum`` or ``logaddexp``."""
     if name != "logaddexp":
         return getattr(np, name).reduce(array, axis=axes)
@@ -114,9 +150,8 @@ def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
         _by_loops(compiled, np.ascontiguousarray(lhs), rhs, out)
         return out
     matrices, per_matrix = _cut(batch, rows, cols * lhs.itemsize, rows * inner * cols)
-    terms_of = (
-        _sums_by_blas if multiply is np.add and rows >= _SMALL and lhs.dtype in _BLAS else partial(_terms, multiply)
-    )
+    adds = multiply is np.add and rows >= _SMALL and lhs.dtype.name in _BLAS
+    terms_of = _sums_by_blas if adds else partial(_terms, multiply)
 
     def block(those: slice, some: slice) -> None:
         left = (lhs[those] if len(lhs) > 1 else lhs)[:, some]
@@ -237,19 +272,6 @@ def _by_dots(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
 # -- log-sum-exps ---------------------------------------------------------------------------------------------------
 
 
-def _log_products(lhs: Any, rhs: Any) -> Any:
-    """The log-sum-exps of a batch, in parts that fit the cache, on all threads."""
-    out = np.empty((len(lhs), lhs.shape[1], rhs.shape[2]), lhs.dtype)
-
-    def block(those: slice) -> None:
-        out[those] = _log_product(lhs[those], rhs[those], matmul=np.matmul)
-
-    threads = get_num_threads()
-    each = -(-(lhs.nbytes + rhs.nbytes + out.nbytes) // (threads * _BATCH))
-    _jobs([partial(block, those) for those in ranges(len(lhs), threads * each)], _SPLIT)
-    return out
-
-
 def _log_product(lhs: Any, rhs: Any, *, matmul: Product) -> Any:
     """``log(exp(lhs) @ exp(rhs))``, shifted by the maxima of rows and columns unless all values are near 0.
 
@@ -304,6 +326,6 @@ def _compute_again(out: Any, lhs: Any, rhs: Any, where: Any, matmul: Product) ->
         b, i, j = (places[start : start + step] for places in (batches, rows, cols))
         terms = lhs[b if len(lhs) > 1 else 0, i]
         terms += right[b if len(rhs) > 1 else 0, j]
-        out[b, i, j] = reduced("logaddexp", terms, (1,))
+        out[b, i, j] = _reduced("logaddexp", terms, (1,))
 
     _jobs([partial(block, start) for start in range(0, len(batches), step)], len(batches) * lhs.shape[2])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from functools import cached_property
 from typing import Any
 
-from einsumx.adapters.base import Adapter, Array
-from einsumx.backends.numpy.adapter import NumpyAdapter
+from einsumx.adapters.base import Array
+from einsumx.adapters.facets import Semirings
+from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyNames
 from einsumx.dtypes import itemsize, wrapped
 from einsumx.ir.parse import symbol
 
@@ -35,10 +36,9 @@ class ScaledArrays(NumpyAdapter):
 class PublicNumpy(ScaledArrays):
     """NumPy's functions, without einsumx's threads and integer products."""
 
-    has_logaddexp = False
-    semiring_names = MappingProxyType({"concat": "concatenate"})
-    elementwise = Adapter.elementwise
-    reduced = Adapter.reduced
+    @cached_property
+    def semirings(self) -> Semirings:
+        return NumpyNames(self)
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         # Views of numpy.einsum are writeable, those of numpy.diagonal are not.

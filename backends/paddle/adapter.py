@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Gradients
+from einsumx.adapters.facets import Gradients, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -65,7 +65,6 @@ class PaddleAdapter(Adapter):
     install = "pip install paddlepaddle"
     out_of_memory = ("Out of memory", "out of memory", "Fail to alloc memory")
     cpu = TRAITS
-    has_semirings = True
     device_kinds = ("cpu", "gpu")
     constant_dtypes = True
     own_errors = MappingProxyType({EquationError: AssertionError, SizeError: ValueError, BackendError: ValueError})
@@ -158,31 +157,9 @@ class PaddleAdapter(Adapter):
         shapes = [tuple(lhs.shape), tuple(rhs.shape)]
         return self._kernels.product(op, shapes, self.dtype_name(lhs.dtype))(lhs, rhs)
 
-    def named(self, name: str) -> Callable[..., Any]:
-        if name not in ("max", "min"):
-            return super().named(name)
-        function = self.xp.amax if name == "max" else self.xp.amin  # whose gradients are shared by equal elements
-
-        def extreme(array: Array, axis: Sequence[int], keepdims: bool = False) -> Array:
-            return function(array, axis=list(axis), keepdim=keepdims)
-
-        return extreme
-
-    def detached(self, array: Array) -> Array:
-        return array.detach()
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        return self._in_single(partial(super().elementwise, name), lhs, rhs)
-
-    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._in_single(partial(super().reduced, name, axes=axes), array)
-
-    def _in_single(self, function: Callable[..., Array], *arrays: Array) -> Array:
-        """A function of arrays, in float32 for those of half precision, for which Paddle has few functions."""
-        dtype = self.dtype_name(arrays[0].dtype)
-        if dtype not in HALVES:
-            return function(*arrays)
-        return self.cast(function(*[self.cast(array, "float32") for array in arrays]), dtype)
+    @cached_property
+    def semirings(self) -> Semirings:
+        return PaddleSemirings(self)
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         return self._kernels.zeros(arrays, shape, dtype)
@@ -215,23 +192,6 @@ class PaddleAdapter(Adapter):
 
     def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         return workspace(op, operands)
-
-    def best(self, array: Array, is_least: bool) -> Array:
-        if self.dtype_name(array.dtype) in HALVES:
-            array = self.cast(array, "float32")
-        return super().best(array, is_least)
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.arange(start, stop, dtype="int64")
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        name = self.dtype_name(matrix.dtype)
-        if name not in HALVES:
-            return self.xp.index_select(matrix, places)
-        return self.cast(self.xp.index_select(self.cast(matrix, "float32"), places), name)  # has no kernel for these
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return self.xp.concat(arrays)
 
     def public_class(self) -> type[Adapter]:
         public: type[Adapter] = imported("einsumx.backends.paddle.source").PublicPaddle
@@ -314,6 +274,55 @@ class PaddleAdapter(Adapter):
 def _device_name(place: Any) -> str:
     """``gpu:0`` of ``Place(gpu:0)``."""
     return "cpu" if place.is_cpu_place() else str(place)[6:-1]
+
+
+class PaddleSemirings(Semirings):
+    """Paddle's functions."""
+
+    def named(self, name: str) -> Callable[..., Any]:
+        if name not in ("max", "min"):
+            return super().named(name)
+        function = self.xp.amax if name == "max" else self.xp.amin  # whose gradients are shared by equal elements
+
+        def extreme(array: Array, axis: Sequence[int], keepdims: bool = False) -> Array:
+            return function(array, axis=list(axis), keepdim=keepdims)
+
+        return extreme
+
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return self._in_single(partial(super().elementwise, name), lhs, rhs)
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._in_single(partial(super().reduced, name, axes=axes), array)
+
+    def _in_single(self, function: Callable[..., Array], *arrays: Array) -> Array:
+        """A function of arrays, in float32 for those of half precision, for which Paddle has few functions."""
+        dtype = self.adapter.dtype_name(arrays[0].dtype)
+        if dtype not in HALVES:
+            return function(*arrays)
+        return self.adapter.cast(function(*[self.adapter.cast(array, "float32") for array in arrays]), dtype)
+
+    def best(self, array: Array, is_least: bool) -> Array:
+        if self.adapter.dtype_name(array.dtype) in HALVES:
+            array = self.adapter.cast(array, "float32")
+        return super().best(array, is_least)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, dtype="int64")
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        name = self.adapter.dtype_name(matrix.dtype)
+        if name not in HALVES:
+            return self.xp.index_select(matrix, places)
+        return self.adapter.cast(
+            self.xp.index_select(self.adapter.cast(matrix, "float32"), places), name
+        )  # has no kernel for these
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return self.xp.concat(arrays)
 
 
 class GraphAdapter(PaddleAdapter):

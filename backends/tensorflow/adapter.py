@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Gradients
+from einsumx.adapters.facets import Gradients, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name, own
@@ -81,16 +81,6 @@ class TensorflowAdapter(Adapter):
     out_of_memory = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Resource exhausted")
     cpu = TRAITS
     constant_dtypes = True
-    has_semirings = True
-    semiring_names = MappingProxyType(
-        {
-            "max": "reduce_max",
-            "min": "reduce_min",
-            "all": "reduce_all",
-            "log": "math.log",
-            "isfinite": "math.is_finite",
-        }
-    )
 
     @cached_property
     def _ops(self) -> Any:
@@ -327,8 +317,9 @@ class TensorflowAdapter(Adapter):
             case _:
                 return super().kernel(op, shapes, dtype)
 
-    def detached(self, array: Array) -> Array:
-        return self.xp.stop_gradient(array)
+    @cached_property
+    def semirings(self) -> Semirings:
+        return TensorflowSemirings(self)
 
     def _sum(self, axes: tuple[int, ...], shape: tuple[int, ...], dtype: str) -> Callable[[Array], Array]:
         """The function that sums over axes: in several passes where TensorFlow would transpose a copy first."""
@@ -396,15 +387,6 @@ class TensorflowAdapter(Adapter):
                 return sum(conjugated) * itemsize(operands[0].dtype)
             case _:
                 return 0
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.range(start, stop, dtype=self.xp.int64)
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        return self.xp.gather(matrix, places)
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return self.xp.concat(arrays, 0)
 
     def public_class(self) -> type[Adapter]:
         public: type[Adapter] = imported("einsumx.backends.tensorflow.source").PublicTensorflow
@@ -532,6 +514,32 @@ def _device_name(device: str) -> str:
     """
     where, _, name = device.rpartition("device:")
     return name.lower() if where in ("/job:localhost/replica:0/task:0/", "/") else device
+
+
+class TensorflowSemirings(Semirings):
+    """TensorFlow's functions."""
+
+    names = MappingProxyType(
+        {
+            "max": "reduce_max",
+            "min": "reduce_min",
+            "all": "reduce_all",
+            "log": "math.log",
+            "isfinite": "math.is_finite",
+        }
+    )
+
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.range(start, stop, dtype=self.xp.int64)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return self.xp.gather(matrix, places)
+
+    def joined(self, arrays: Sequence[Array]) -> Array:
+        return self.xp.concat(arrays, 0)
 
 
 ADAPTER = TensorflowAdapter()

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from importlib import import_module
-from math import inf, prod
+from math import inf
 from operator import methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Gradients
+from einsumx.adapters.facets import Gradients, Semirings
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
@@ -21,7 +21,6 @@ from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import HALVES, Traits
 from einsumx.backends.torch.choices import (
-    IN_NUMPY,
     INTEGERS,
     SIGNED,
     digits_workspace,
@@ -29,9 +28,9 @@ from einsumx.backends.torch.choices import (
     multiply_workspace,
     narrow_workspace,
     product_workspace,
-    rows_at_once,
 )
-from einsumx.dtypes import itemsize, kind, wrapped
+from einsumx.backends.torch.semirings import PublicSemirings, TorchSemirings
+from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
@@ -106,8 +105,6 @@ class TorchAdapter(Adapter):
     out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
     constant_dtypes = True
-    has_semirings = True
-    has_logaddexp = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
@@ -364,50 +361,11 @@ class TorchAdapter(Adapter):
             case _:
                 return 0
 
-    # -- semirings --------------------------------------------------------------------------------------
+    # -- parts ------------------------------------------------------------------------------------------
 
     @cached_property
-    def _semirings(self) -> Any:
-        return imported("einsumx.backends.torch.semirings")
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        return self._semirings.elementwise(name, lhs, rhs)
-
-    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._semirings.reduced(name, array, axes)
-
-    def copied_order(self, array: Array) -> Array:
-        return array.contiguous()
-
-    def semiring_product(
-        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> Callable[[Array, Array], Array] | None:
-        product: Callable[[Array, Array], Array] = self._semirings.product(add, multiply, lhs, rhs, dtype)
-        return product
-
-    def semiring_workspace(
-        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> int | None:
-        if dtype in IN_NUMPY:
-            return int(imported("einsumx.backends.numpy.semirings").workspace(add, lhs, rhs, dtype))
-        rows = min(lhs[1], rows_at_once(lhs, rhs))
-        terms = (3 if add == "logaddexp" else 1) * rows * prod(rhs[1:])
-        return max(lhs[0], rhs[0]) * (terms + lhs[1] * rhs[2]) * itemsize(dtype)
-
-    def best(self, array: Array, is_least: bool) -> Array:
-        name = "argmin" if is_least else "argmax"
-        if self.dtype_name(array.dtype) in (*IN_NUMPY, "uint8") and not self._kernels.is_observed((array,)):
-            return self.xp.from_numpy(getattr(array.numpy(), name)(-1))  # many times faster in host memory
-        return getattr(array, name)(-1)
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.arange(start, stop, device=like.device)
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        return matrix.index_select(0, places)
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return self.xp.cat(arrays)
+    def semirings(self) -> Semirings | None:
+        return TorchSemirings(self)
 
     # -- exponents --------------------------------------------------------------------------------------
 
@@ -580,10 +538,9 @@ class TorchAdapter(Adapter):
 class _PublicTorch(TorchAdapter):
     """torch's functions in the place of kernels."""
 
-    has_logaddexp = False
-    semiring_names = MappingProxyType({"max": "amax", "min": "amin", "concat": "cat"})
-    elementwise = Adapter.elementwise
-    reduced = Adapter.reduced
+    @cached_property
+    def semirings(self) -> Semirings:
+        return PublicSemirings(self)
 
     def copy(self, array: Array) -> Array:
         return array.clone(memory_format=self.xp.contiguous_format)

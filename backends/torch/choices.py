@@ -17,7 +17,6 @@ __all__ = [
     "LARGEST",
     "LEAST_INT_MM",
     "SIGNED",
-    "TERMS",
     "copies_turned",
     "digits_of",
     "digits_workspace",
@@ -29,7 +28,6 @@ __all__ = [
     "narrow_workspace",
     "pays_in_floats",
     "product_workspace",
-    "rows_at_once",
 ]
 
 Shape: TypeAlias = tuple[int, ...]
@@ -233,15 +231,3 @@ def _steps(operand: Operand) -> tuple[int, ...]:
 
 IN_NUMPY = frozenset({"float16", "float32", "float64"})
 """The floating-point dtypes that NumPy has, too."""
-
-TERMS = 1 << 18
-"""The most terms of the sums of a product in a semiring at a time."""
-
-
-def rows_at_once(lhs: Shape, rhs: Shape) -> int:
-    """How many rows of a product in a semiring are computed at once, from the terms of their sums.
-
-    Args:
-        lhs, rhs: shapes ``[batch, m, k]`` and ``[batch, k, n]``.
-    """
-    return max(1, TERMS // max(1, max(lhs[0], rhs[0]) * prod(rhs[1:])))

@@ -35,7 +35,7 @@ class ShardedAdapter(TorchAdapter):
     """Distributed tensors, and plain ones beside them where torch takes these as replicated."""
 
     measured_plans = False  # processes with different plans would wait for each other's collectives
-    has_semirings = False
+    semirings = None
     no_exponents = (
         "a DTensor is in parts on several processes, whose largest elements differ; call einsum_frexp on "
         "full_tensor(), or einsumx.einsum"

@@ -18,13 +18,21 @@ from einsumx.ir.program import Operand, Program
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 
-class Adapter(Replaced, Configured, Semirings, Exponents, Transfers):
+class Adapter(Replaced, Configured, Exponents, Transfers):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
     The primitives use names that NumPy and the array API standard share, so a subclass overrides only those in which
     its framework differs. The other base classes hold optional features: results, blocks, updates, transfers,
     further keywords, and the names of the framework's own einsum.
     """
+
+    @cached_property
+    def semirings(self) -> Semirings | None:
+        """The functions of semirings; None if it has none but those of truth values, which need no others."""
+        return None
+
+    no_semirings: str = "its backend has no functions for them; convert the operands to NumPy arrays"
+    """Why there are none, and what to do."""
 
     @cached_property
     def gradients(self) -> Gradients | None:

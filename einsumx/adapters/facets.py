@@ -30,6 +30,7 @@ __all__ = [
     "Configured",
     "Exponents",
     "Gradients",
+    "Part",
     "Replaced",
     "Results",
     "Semirings",
@@ -86,6 +87,14 @@ class BlockAccess(Arrays):
 
     def check_eager(self, array: Array) -> None:
         """Raise BackendError for an operand that is traced or lazy: no memory to limit, and no time to measure."""
+
+    def has_values(self, array: Array) -> bool:
+        """Whether the values of an array are known, and nothing traces the call."""
+        try:
+            self.check_eager(array)
+        except BackendError:
+            return False
+        return True
 
     def is_lazy(self, array: Array) -> bool:
         """Whether reading ``array`` computes its elements; its blocks are then copied instead of viewed."""
@@ -252,14 +261,24 @@ class Gradients(ABC):
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
 
 
-class Semirings(Updates):
+class Part:
+    """A feature of a framework, beside its adapter, which has None where the framework lacks the feature.
+
+    Args:
+        adapter: the framework's.
+    """
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter = adapter
+
+    @property
+    def xp(self) -> Any:
+        """The framework's array namespace."""
+        return self.adapter.xp
+
+
+class Semirings(Part):
     """The functions of semirings. The defaults need names alone, and are right for every library that has them."""
-
-    has_semirings: bool = False
-    """Whether einsum computes in semirings other than that of truth values, which needs no further function."""
-
-    no_semirings: str = "its backend has no functions for them; convert the operands to NumPy arrays"
-    """Why it does not, and what to do."""
 
     fuses_terms: bool = False
     """Whether a broadcast and the reduction that follows become one loop, without the memory of the broadcast array."""
@@ -267,7 +286,7 @@ class Semirings(Updates):
     has_branches: bool = False
     """Whether :meth:`branch` works while elements have no values."""
 
-    semiring_names: Mapping[str, str] = MappingProxyType({})
+    names: Mapping[str, str] = MappingProxyType({})
     """The library's names, with dots for submodules, of those functions that :meth:`named` has by other names."""
 
     def named(self, name: str) -> Callable[..., Any]:
@@ -277,24 +296,20 @@ class Semirings(Updates):
         ``axis=`` and ``keepdims=``, ``max`` and ``min``; ``exp``, ``log``, ``isfinite``, ``where``, ``all``; and with
         ``axis=``, ``squeeze`` and ``concat``.
         """
-        function: Callable[..., Any] = attrgetter(self.semiring_names.get(name, name))(self.xp)
+        function: Callable[..., Any] = attrgetter(self.names.get(name, name))(self.xp)
         return function
 
     def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
         """``first()`` if a condition without a value yet turns out to be true, otherwise ``second()``."""
         raise NotImplementedError("set has_branches only with a branch()")
 
-    def has_values(self, array: Array) -> bool:
-        """Whether the values of an array are known, and nothing traces the call."""
-        try:
-            self.check_eager(array)
-        except BackendError:
-            return False
-        return True
-
     def detached(self, array: Array) -> Array:
         """``array`` without derivatives, where the framework has any and a constant saves their computation."""
         return array
+
+    def checkpointed(self, function: Callable[..., Array]) -> Callable[..., Array]:
+        """``function``, of which derivatives keep the arguments, and compute the rest again."""
+        return function
 
     has_logaddexp: bool = False
     """Whether :meth:`elementwise` and :meth:`reduced` have ``logaddexp``, which is composed of others if not.
@@ -314,7 +329,7 @@ class Semirings(Updates):
         """``array`` in C order, in which an elementwise function may not have returned it."""
         return array
 
-    def semiring_product(
+    def product(
         self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
     ) -> Callable[[Array, Array], Array] | None:
         """A kernel that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
@@ -331,16 +346,14 @@ class Semirings(Updates):
         """
         return None
 
-    def semiring_workspace(
-        self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str
-    ) -> int | None:
-        """The most bytes that :meth:`semiring_product` allocates while it runs, besides its result.
+    def workspace(self, add: str, multiply: str, lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: str) -> int | None:
+        """The most bytes that :meth:`product` allocates while it runs, besides its result.
 
         None for those of the composed product.
         """
         return None
 
-    # -- for argmax of semirings ------------------------------------------------------------------------
+    # -- for argmax -------------------------------------------------------------------------------------
 
     has_positions: bool = True
     """Whether semirings have an ``argmax``, which indexes arrays by computed ones."""

@@ -24,6 +24,7 @@ from einsumx.runtime.request import Options, Request
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array
+    from einsumx.adapters.facets import Semirings
     from einsumx.ir.bind import SizedEquation
 
 __all__ = ["ArgmaxResult", "attained"]
@@ -65,7 +66,7 @@ def attained(request: Request) -> ArgmaxResult:
     if lazy(inputs) is not None:
         raise BackendError("argmax is not offered for Dask arrays; call compute() on the operands")
     adapter, arrays = arrays_of(inputs, request.adapter)
-    if not (adapter.has_semirings and adapter.has_positions):
+    if adapter.semirings is None or not adapter.semirings.has_positions:
         raise BackendError(f"{adapter.name} has no argmax of semirings; convert the operands to NumPy, PyTorch or JAX")
     options = request.options(adapter)
     described_operands = described(adapter, adapter.signatures(written, arrays))
@@ -74,7 +75,7 @@ def attained(request: Request) -> ArgmaxResult:
     sized = sized_equation(written, shapes)
     _check_sizes(sized)
     path = find_path(sized, options.optimize, described_operands)
-    contraction = _Contraction(adapter, options, sized, is_least=semiring.add == "minimum")
+    contraction = _Contraction(adapter, adapter.semirings, options, sized, is_least=semiring.add == "minimum")
     labels = labels_of(parsed(written, len(shapes)), [len(shape) for shape in shapes])
     with adapter.mode(arrays[0]):
         value = contraction.contract(arrays, path)
@@ -127,8 +128,10 @@ class _PairStep:
 class _Contraction:
     """A contraction whose intermediates are kept; ``is_least`` if the sum is a minimum."""
 
-    def __init__(self, adapter: Adapter, options: Options, sized: SizedEquation, is_least: bool) -> None:
-        self._adapter, self._sized, self._is_least = adapter, sized, is_least
+    def __init__(
+        self, adapter: Adapter, functions: Semirings, options: Options, sized: SizedEquation, is_least: bool
+    ) -> None:
+        self._adapter, self._functions, self._sized, self._is_least = adapter, functions, sized, is_least
         self._options = options._replace(optimize="auto")  # for pairs, and the path is found already
         self._steps: list[_PairStep] = []
 
@@ -182,12 +185,12 @@ class _Contraction:
         rows = max(1, _TERMS // most if adapter.has_values(value) else count)
         parts: dict[int, list[Array]] = {label: [] for label in summed}
         for start in range(0, max(count, 1), rows):
-            places = adapter.places(start, min(start + rows, count), value)
+            places = self._functions.places(start, min(start + rows, count), value)
             found = self._walked_back(places) if count else {}
             for label in summed:
                 # Without elements there are no positions.
                 parts[label].append(found[label] if label in found else places * 0)
-        joined = {label: each[0] if len(each) == 1 else adapter.joined(each) for label, each in parts.items()}
+        joined = {label: each[0] if len(each) == 1 else self._functions.joined(each) for label, each in parts.items()}
         shaped = {label: adapter.reshape(array, sized.shape) for label, array in joined.items()}
         return shaped if sized.output else {label: adapter.element(array) for label, array in shaped.items()}
 
@@ -196,11 +199,11 @@ class _Contraction:
         adapter = self._adapter
         found = self._positions_of(self._sized.output, places)
         for step in reversed(self._steps):
-            rows = [adapter.rows(matrix, self._place(kept, found, places)) for kept, matrix in step.terms]
+            rows = [self._functions.rows(matrix, self._place(kept, found, places)) for kept, matrix in step.terms]
             terms = rows[0] if len(rows) == 1 else self._einsum([(0, 1)] * 2, rows, (0, 1))
             if adapter.dtype_name(terms.dtype) == "bool":
                 terms = adapter.cast(terms, "uint8")
-            found |= self._positions_of(step.summed, adapter.best(terms, self._is_least))
+            found |= self._positions_of(step.summed, self._functions.best(terms, self._is_least))
         return found
 
     def _positions_of(self, labels: Labels, places: Array) -> dict[int, Array]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from math import prod
 from typing import TypeAlias
 
-from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import Semirings
+from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
 from einsumx.ir.sizes import is_known
 
@@ -38,31 +39,31 @@ def blocks(lhs: Shape, rhs: Shape, most: int = _TERMS) -> Iterator[tuple[slice, 
             yield slice(first, min(first + matrices, batch)), slice(start, min(start + rows, lhs[1]))
 
 
-def composed(adapter: Adapter, add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> Product:
+def composed(functions: Semirings, add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> Product:
     """The function that multiplies matrices ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     It broadcasts and reduces, some rows at a time; sums of exponentials are products of matrices, if no sum underflows,
     and elements have values or the framework has branches.
 
     Args:
-        adapter: of the framework.
+        functions: of the framework.
         add, multiply: the functions of the semiring.
         lhs: shape of the first matrices; a batch axis of size 1 broadcasts.
         rhs: shape of the second ones.
         dtype: of both, and of the result.
     """
-    product = _by_blocks(adapter, add, multiply, lhs, rhs)
+    product = _by_blocks(functions, add, multiply, lhs, rhs)
     is_matmul = add == "logaddexp" and is_known((*lhs, *rhs))
-    is_matmul = is_matmul and (adapter.has_branches or not adapter.fuses_terms)
-    return _by_matmul(adapter, product, lhs[2], dtype) if is_matmul else product
+    is_matmul = is_matmul and (functions.has_branches or not functions.fuses_terms)
+    return _by_matmul(functions, product, lhs[2], dtype) if is_matmul else product
 
 
-def composed_workspace(adapter: Adapter, add: str, lhs: Shape, rhs: Shape, dtype: str) -> int:
+def composed_workspace(functions: Semirings, add: str, lhs: Shape, rhs: Shape, dtype: str) -> int:
     """The most bytes that :func:`composed` allocates while it runs, besides its result."""
-    if adapter.fuses_terms and not (adapter.has_branches and add == "logaddexp"):
+    if functions.fuses_terms and not (functions.has_branches and add == "logaddexp"):
         return 0
     operands, result = prod(lhs) + prod(rhs), max(lhs[0], rhs[0]) * lhs[1] * rhs[2]
-    first = None if adapter.fuses_terms else next(blocks(lhs, rhs), None)
+    first = None if functions.fuses_terms else next(blocks(lhs, rhs), None)
     terms = 0 if first is None else prod([each.stop for each in first]) * prod(rhs[1:])
     if add != "logaddexp":
         return (terms + operands + result) * itemsize(dtype)
@@ -70,48 +71,49 @@ def composed_workspace(adapter: Adapter, add: str, lhs: Shape, rhs: Shape, dtype
     return (3 * terms + 4 * operands + 5 * result) * itemsize(dtype)
 
 
-def _by_blocks(adapter: Adapter, add: str, multiply: str, lhs: Shape, rhs: Shape) -> Product:
+def _by_blocks(functions: Semirings, add: str, multiply: str, lhs: Shape, rhs: Shape) -> Product:
     """The product as a broadcast and a reduction, of a block at a time if the framework would make the broadcast array.
 
     What it computes depends on no values, so that it can be traced and differentiated.
     """
 
     def block(left: Array, right: Array) -> Array:
-        terms = elementwise(adapter, multiply, left[:, :, :, None], right[:, None, :, :])
-        return reduced(adapter, add, terms, (2,))
+        terms = elementwise(functions, multiply, left[:, :, :, None], right[:, None, :, :])
+        return reduced(functions, add, terms, (2,))
 
-    if adapter.fuses_terms or not is_known((*lhs, *rhs)):
+    if functions.fuses_terms or not is_known((*lhs, *rhs)):
         return block
     ranges = list(blocks(lhs, rhs))
     if len(ranges) == 1:
         return block
+    of_terms = functions.checkpointed(block)
 
     def product(left: Array, right: Array) -> Array:
         batches: list[Array] = []
         parts: list[Array] = []
         for those, some in ranges:
             of_left = left[those if lhs[0] > 1 else slice(None), some, :]
-            parts.append(block(of_left, right[those, :, :] if rhs[0] > 1 else right))
+            parts.append(of_terms(of_left, right[those, :, :] if rhs[0] > 1 else right))
             if some.stop == lhs[1]:
-                batches.append(_joined(adapter, parts, 1))
+                batches.append(_joined(functions, parts, 1))
                 parts = []
-        return _joined(adapter, batches, 0)
+        return _joined(functions, batches, 0)
 
     return product
 
 
-def _joined(adapter: Adapter, parts: list[Array], axis: int) -> Array:
-    return parts[0] if len(parts) == 1 else adapter.named("concat")(parts, axis=axis)
+def _joined(functions: Semirings, parts: list[Array], axis: int) -> Array:
+    return parts[0] if len(parts) == 1 else functions.named("concat")(parts, axis=axis)
 
 
-def _by_matmul(adapter: Adapter, otherwise: Product, terms: int, dtype: str) -> Product:
+def _by_matmul(functions: Semirings, otherwise: Product, terms: int, dtype: str) -> Product:
     """The log-sum-exps as a product of exponentials, shifted by the maxima of rows and columns.
 
     Terms that are small beside both maxima can underflow. If all of a sum may have done so, or has infinities or nan,
     ``otherwise`` computes the product. While elements have no values, a framework without branches takes it always.
 
     Args:
-        adapter: of the framework.
+        functions: of the framework.
         otherwise: the product by any other way.
         terms: how many each sum has.
         dtype: of the operands and the result.
@@ -119,11 +121,12 @@ def _by_matmul(adapter: Adapter, otherwise: Product, terms: int, dtype: str) -> 
     least = terms * _LEAST[dtype]
 
     def product(left: Array, right: Array) -> Array:
+        adapter = functions.adapter
         has_values = adapter.has_values(left) and adapter.has_values(right)
-        if not (has_values or adapter.has_branches):
+        if not (has_values or functions.has_branches):
             return otherwise(left, right)
-        exp, log, every = adapter.named("exp"), adapter.named("log"), adapter.named("all")
-        rows, columns = _shift(adapter, left, 2), _shift(adapter, right, 1)
+        exp, log, every = functions.named("exp"), functions.named("log"), functions.named("all")
+        rows, columns = _shift(functions, left, 2), _shift(functions, right, 1)
         sums = adapter.matmul(exp(left - rows), exp(right - columns), False, False)
         is_right = sums >= least
         if has_values and bool(every(is_right)):
@@ -133,55 +136,58 @@ def _by_matmul(adapter: Adapter, otherwise: Product, terms: int, dtype: str) -> 
 
         def shifted_back() -> Array:
             # A sum of nothing but minus infinities is one, and has no derivatives.
-            where = adapter.named("where")
+            where = functions.named("where")
             total = where(is_right, sums, adapter.number(1.0, dtype, sums))
             return where(is_right, log(total) + rows + columns, lowest)
 
         is_whole = every(is_right | ((sums == 0) & (possible == 0)))
         if not has_values:
-            return adapter.branch(is_whole, shifted_back, lambda: otherwise(left, right))
+            return functions.branch(is_whole, shifted_back, lambda: otherwise(left, right))
         return shifted_back() if bool(is_whole) else otherwise(left, right)
 
     return product
 
 
-def _shift(adapter: Adapter, array: Array, *axes: int) -> Array:
+def _shift(functions: Semirings, array: Array, *axes: int) -> Array:
     """The maxima along axes that are kept, without derivatives; 0 in the place of an infinity or nan."""
-    return _finite(adapter, adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True)))
+    return _finite(functions, functions.detached(functions.named("max")(array, axis=axes, keepdims=True)))
 
 
-def _finite(adapter: Adapter, array: Array) -> Array:
+def _finite(functions: Semirings, array: Array) -> Array:
+    adapter = functions.adapter
     zero = adapter.number(0.0, adapter.dtype_name(array.dtype), array)
-    return adapter.named("where")(adapter.named("isfinite")(array), array, zero)
+    return functions.named("where")(functions.named("isfinite")(array), array, zero)
 
 
-def elementwise(adapter: Adapter, name: str, lhs: Array, rhs: Array) -> Array:
+def elementwise(functions: Semirings, name: str, lhs: Array, rhs: Array) -> Array:
     """A function of a semiring of two arrays, which broadcast."""
-    if name == "logaddexp" and not adapter.has_logaddexp:
-        return log_of_sum(adapter, lhs, rhs)
-    return adapter.elementwise(name, lhs, rhs)
+    if name == "logaddexp" and not functions.has_logaddexp:
+        return log_of_sum(functions, lhs, rhs)
+    return functions.elementwise(name, lhs, rhs)
 
 
-def reduced(adapter: Adapter, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+def reduced(functions: Semirings, name: str, array: Array, axes: tuple[int, ...]) -> Array:
     """The reduction of an array over axes by a function of a semiring."""
-    if name == "logaddexp" and not adapter.has_logaddexp:
-        return log_sum_exp(adapter, array, axes)
-    return adapter.reduced(name, array, axes)
+    if name == "logaddexp" and not functions.has_logaddexp:
+        return log_sum_exp(functions, array, axes)
+    return functions.reduced(name, array, axes)
 
 
-def log_sum_exp(adapter: Adapter, array: Array, axes: tuple[int, ...]) -> Array:
+def log_sum_exp(functions: Semirings, array: Array, axes: tuple[int, ...]) -> Array:
     """The log-sum-exp over axes."""
-    where, dtype = adapter.named("where"), adapter.dtype_name(array.dtype)
-    largest = adapter.detached(adapter.named("max")(array, axis=axes, keepdims=True))
-    total = adapter.sum(adapter.named("exp")(array - _finite(adapter, largest)), axes)
-    largest = adapter.named("squeeze")(largest, axis=axes)
+    adapter, where = functions.adapter, functions.named("where")
+    largest = functions.detached(functions.named("max")(array, axis=axes, keepdims=True))
+    total = adapter.sum(functions.named("exp")(array - _finite(functions, largest)), axes)
+    largest = functions.named("squeeze")(largest, axis=axes)
     # An infinity or nan is the result itself. The derivative of the logarithm at 0 would be nan.
-    is_finite = adapter.named("isfinite")(largest)
-    logarithm = adapter.named("log")(where(is_finite, total, adapter.number(1.0, dtype, total)))
+    is_finite = functions.named("isfinite")(largest)
+    logarithm = functions.named("log")(
+        where(is_finite, total, adapter.number(1.0, adapter.dtype_name(array.dtype), total))
+    )
     return where(is_finite, logarithm + largest, largest)
 
 
-def log_of_sum(adapter: Adapter, lhs: Array, rhs: Array) -> Array:
+def log_of_sum(functions: Semirings, lhs: Array, rhs: Array) -> Array:
     """The logarithm of the sum of two exponentials."""
-    exp, shift = adapter.named("exp"), _finite(adapter, adapter.named("maximum")(lhs, rhs))
-    return adapter.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
+    exp, shift = functions.named("exp"), _finite(functions, functions.named("maximum")(lhs, rhs))
+    return functions.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift

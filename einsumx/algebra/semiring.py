@@ -16,6 +16,7 @@ from einsumx.ir.sizes import is_known
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
+    from einsumx.adapters.facets import Semirings
     from einsumx.adapters.traits import Traits
     from einsumx.adapters.typing import Array
     from einsumx.ir.program import Operand
@@ -124,7 +125,7 @@ class SemiringAlgebra(Algebra):
         traits = adapter.traits(device)
         if self.is_boolean:
             return traits
-        if not adapter.has_semirings:
+        if adapter.semirings is None:
             raise BackendError(
                 f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {self.name!r}; "
                 f"{adapter.no_semirings}"
@@ -138,8 +139,9 @@ class SemiringAlgebra(Algebra):
                 return kernels.workspace(op, operands, device)
             case ops.Matmul():
                 shapes = _as_matrices(*[operand.shape for operand in operands])
-                own = adapter.semiring_workspace(self.add, self.multiply, *shapes, operands[0].dtype)
-                return composed_workspace(adapter, self.add, *shapes, operands[0].dtype) if own is None else int(own)
+                functions, dtype = adapter.semirings, operands[0].dtype
+                own = functions.workspace(self.add, self.multiply, *shapes, dtype)
+                return composed_workspace(functions, self.add, *shapes, dtype) if own is None else int(own)
             case ops.Sum() if self.add == "logaddexp":
                 return 2 * operands[0].nbytes  # the shifted terms and their exponentials
             case ops.Sum() | ops.Scale() | ops.Multiply() | ops.Zeros():
@@ -148,15 +150,16 @@ class SemiringAlgebra(Algebra):
                 return kernels.workspace(op, operands, device)
 
     def kernel(self, adapter: Adapter, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Any]:
+        if self.is_boolean:
+            return adapter.kernel(op, shapes, dtype)
+        functions = _functions(adapter)
         match op:
-            case _ if self.is_boolean:
-                return adapter.kernel(op, shapes, dtype)
             case ops.Matmul():
                 return self._matmul(adapter, shapes, dtype)
             case ops.Multiply():
-                return lambda lhs, rhs: adapter.copied_order(adapter.elementwise(self.multiply, lhs, rhs))
+                return lambda lhs, rhs: functions.copied_order(functions.elementwise(self.multiply, lhs, rhs))
             case ops.Sum():
-                return lambda source: reduced(adapter, self.add, source, op.axes)
+                return lambda source: reduced(functions, self.add, source, op.axes)
             case ops.Scale() if self.add == "logaddexp":
                 return lambda source: self._repeated(adapter, source, op.count)
             case ops.Scale():  # the maximum of equal elements is that element
@@ -170,16 +173,16 @@ class SemiringAlgebra(Algebra):
         if self.is_boolean:
             return adapter.add(total, part)
         with adapter.mode(total):
-            return elementwise(adapter, self.add, total, part)
+            return elementwise(_functions(adapter), self.add, total, part)
 
     def _repeated(self, adapter: Adapter, source: Array, count: int) -> Array:
         """So many equal terms of a sum of exponentials, which add the logarithm of their number."""
         number = adapter.number(log(count), adapter.dtype_name(source.dtype), source)
-        return adapter.elementwise("add", source, number)
+        return _functions(adapter).elementwise("add", source, number)
 
     def _zeros(self, adapter: Adapter, sources: Sequence[Array], op: ops.Zeros) -> Array:
         zeros = adapter.zeros(sources, op.shape, op.dtype)
-        return adapter.elementwise("add", zeros, adapter.number(self.zero, op.dtype, zeros))
+        return _functions(adapter).elementwise("add", zeros, adapter.number(self.zero, op.dtype, zeros))
 
     def _matmul(
         self, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str
@@ -187,9 +190,10 @@ class SemiringAlgebra(Algebra):
         """The product of vectors, matrices or batches of them, as one of matrices with a batch axis."""
         lhs_shape, rhs_shape = shapes
         first, second = _as_matrices(lhs_shape, rhs_shape)
-        product = adapter.semiring_product(self.add, self.multiply, first, second, dtype)
+        functions = _functions(adapter)
+        product = functions.product(self.add, self.multiply, first, second, dtype)
         if product is None:
-            product = composed(adapter, self.add, self.multiply, first, second, dtype)
+            product = composed(functions, self.add, self.multiply, first, second, dtype)
         multiply, result = product, ops.Matmul(2, 0, 1).result_shape([lhs_shape, rhs_shape])
         if len(result) == 3 and (first, second) == (lhs_shape, rhs_shape):
             return multiply
@@ -203,6 +207,13 @@ class SemiringAlgebra(Algebra):
             *[0 if len(shape) == 1 else slice(None) for shape in (lhs_shape, rhs_shape)],
         )
         return lambda lhs, rhs: multiply(lhs[left], rhs[right])[taken]
+
+
+def _functions(adapter: Adapter) -> Semirings:
+    """The framework's functions, which every framework has for whose traits programs are planned."""
+    functions = adapter.semirings
+    assert functions is not None
+    return functions
 
 
 def _in_elements(traits: Traits, is_log: bool) -> Traits:

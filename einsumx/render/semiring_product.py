@@ -21,7 +21,8 @@ def product_call(framework: Adapter, lhs: tuple[int, ...], rhs: tuple[int, ...])
     """The call of the function on operands of these shapes, of which vectors become matrices."""
     batch = prod(max(lhs[:-2], rhs[:-2], key=prod))
     columns = rhs[-1] if len(rhs) > 1 else 1
-    rows = [] if framework.fuses_terms else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
+    fuses = framework.semirings is not None and framework.semirings.fuses_terms
+    rows = [] if fuses else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
 
     def call(left: Code, right: Code) -> Code:
         product = Code("product")(
@@ -44,10 +45,12 @@ def product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, ope
         dtype: of the operands.
         opening: the first statement, if any.
     """
-    a, b, every, fuses = Code("a"), Code("b"), slice(None), framework.fuses_terms
+    functions = framework.semirings
+    assert functions is not None
+    a, b, every, fuses = Code("a"), Code("b"), slice(None), functions.fuses_terms
     rows = every if fuses else Code("i : i + rows")
-    terms = elementwise(framework, semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
-    sums = reduced(framework, semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
+    terms = elementwise(functions, semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
+    sums = reduced(functions, semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
     *lines, result = statements([sums], room=70)
     lines.insert(0, f"terms = {terms.text()}")
     about = f"The product of matrices by {semiring.add} and {semiring.multiply}"
@@ -56,7 +59,7 @@ def product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, ope
     else:
         about += ", in blocks of rows"
         loop = "for i in range(0, a.shape[-2] or 1, rows):"
-        joined = framework.named("concat")(Code("parts"), axis=-2).text()
+        joined = functions.named("concat")(Code("parts"), axis=-2).text()
         appended = f"parts.append({result.removeprefix('return ')})"
         lines = ["parts = []", loop, *_indented([*lines, appended]), f"return {joined}"]
     mode = framework.mode(a)
