@@ -59,12 +59,12 @@ def test_other_letters_and_other_forms_of_a_known_contraction_enter_few_function
         assert entered(lambda: form(*operands)) <= 270  # noqa: B023
 
 
-NEW = {"xy,yz->xz": (150, 150), "xyz,yxw->zw": (115, 290), "xyzw,zyv->xvw": (450, 3900)}
+NEW = {"xy,yz->xz": (150, 150), "xyz,yxw->zw": (140, 290), "xyzw,zyv->xvw": (320, 380)}
 """The most functions of a call whose contraction was never planned: with labels of size 4, and of size 12."""
 
 
 @pytest.mark.parametrize(("equation", "most"), NEW.items())
-def test_a_new_contraction_enters_few_functions_and_even_fewer_for_small_arrays(equation, most):
+def test_a_new_contraction_enters_few_functions(equation, most):
     counts = []
     for size in (4, 12):
         einsumx.cache_clear()
