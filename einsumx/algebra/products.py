@@ -16,7 +16,7 @@ __all__ = ["blocks", "composed", "composed_workspace", "elementwise", "log_of_su
 Shape: TypeAlias = tuple[int, ...]
 Product: TypeAlias = Callable[[Array, Array], Array]
 
-_TERMS = 1 << 20
+_TERMS = 1 << 18
 """The most terms of the sums of a product at a time, unless one row has more."""
 
 _LEAST = {"float32": 1e-31, "float64": 1.1e-292}
