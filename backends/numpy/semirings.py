@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.facets import Semirings
 from einsumx.adapters.typing import Array
-from einsumx.algebra.products import composed, composed_workspace
+from einsumx.algebra.products import composed as composed_product
+from einsumx.algebra.products import composed_workspace
 from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.host.threads import get_num_threads, run
@@ -64,7 +65,7 @@ class NumpySemirings(Semirings):
 
     def product(self, add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> Product | None:
         matmul = self.adapter.kernels.matmul((lhs, rhs), dtype, "")
-        return product(add, multiply, lhs, rhs, matmul, composed(self, add, multiply, lhs, rhs, dtype))
+        return product(add, multiply, lhs, rhs, matmul, lambda: composed_product(self, add, multiply, lhs, rhs, dtype))
 
     def workspace(self, add: str, multiply: str, lhs: Shape, rhs: Shape, dtype: str) -> int | None:
         return max(workspace(add, lhs, rhs, dtype), composed_workspace(self, add, lhs, rhs, dtype))
@@ -81,14 +82,16 @@ def has_small_matrices(lhs: Shape, rhs: Shape) -> bool:
     return max(lhs[1], rhs[2]) < _SMALL < max(lhs[0], rhs[0])
 
 
-def product(add: str, multiply: str, lhs: Shape, rhs: Shape, matmul: Product, composed: Product) -> Product:
+def product(
+    add: str, multiply: str, lhs: Shape, rhs: Shape, matmul: Product, otherwise: Callable[[], Product]
+) -> Product:
     """The function that multiplies arrays ``[batch, m, k]`` and ``[batch, k, n]`` in a semiring.
 
     Args:
         add, multiply: the functions of the semiring, which is not that of truth values.
         lhs, rhs: shapes; a batch axis of size 1 broadcasts.
         matmul: the product in plus and times, of arrays of these shapes.
-        composed: the product of a broadcast and a reduction.
+        otherwise: makes the composed product.
     """
     if add == "logaddexp":
         return partial(_log_product, matmul=matmul)
@@ -102,6 +105,7 @@ def product(add: str, multiply: str, lhs: Shape, rhs: Shape, matmul: Product, co
     sums = batch * rows * cols
     if sums >= _FEW_SUMS:
         return run
+    composed = otherwise()
     return lambda left, right: (run if loops(add, multiply, left.dtype.name, sums * inner) else composed)(left, right)
 
 

@@ -62,7 +62,7 @@ class TorchSemirings(PublicSemirings):
         by_torch = composed(self, add, multiply, lhs, rhs, dtype)
         kernels = imported("einsumx.backends.torch.kernels")
         numpy = imported("einsumx.backends.numpy.kernels")
-        kernel = semirings.product(add, multiply, lhs, rhs, numpy.matmul((lhs, rhs), dtype, ""), by_torch)
+        kernel = semirings.product(add, multiply, lhs, rhs, numpy.matmul((lhs, rhs), dtype, ""), lambda: by_torch)
         terms = max(lhs[0], rhs[0]) * lhs[1] * prod(rhs[1:])
         is_faster = add == "logaddexp" or semirings.has_small_matrices(lhs, rhs)
 
