@@ -257,7 +257,7 @@ class MlxAdapter(Adapter):
         yield Name(self.xp, "einsum", around=around)
 
 
-class PublicSemirings(Semirings):
+class MlxNames(Semirings):
     """MLX's functions."""
 
     names = MappingProxyType({"concat": "concatenate"})
@@ -271,7 +271,7 @@ class PublicSemirings(Semirings):
         return self.xp.power(self.xp.array(e, array.dtype), array)  # MLX's exp of float64 is as exact as float32
 
 
-class MlxSemirings(PublicSemirings):
+class MlxSemirings(MlxNames):
     """The same, and constants."""
 
     def detached(self, array: Array) -> Array:
@@ -283,7 +283,7 @@ class _PublicMlx(MlxAdapter):
 
     @cached_property
     def semirings(self) -> Semirings:
-        return PublicSemirings(self)
+        return MlxNames(self)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         if lhs.dtype.name not in INTEGERS:
