@@ -1,10 +1,17 @@
 """Caches: bounded, keyed by values, seen and cleared, and never an answer for another question."""
 
+import ast
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from threads import in_threads
 
 import einsumx
+from einsumx import caches
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +125,65 @@ def test_clearing_the_caches_forgets_the_plans_that_users_got(options):
     after = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), **options)
     assert after == before
     assert after is not before
+
+
+def caches_of(file):
+    """The caches that a file makes: the name of each, and the most entries; empty if there is no bound."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    makers = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in ("functools", "einsumx.caches")
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in makers & {"cache", "cached", "lru_cache"}:
+            match parents[node]:
+                case ast.Call(args=[ast.Constant(kind)]):
+                    bound = f"{(caches._BOUNDS | caches._UNCOUNTED)[kind]}"
+                case ast.Call(keywords=[ast.keyword("maxsize", ast.Constant(most)), *_]):
+                    bound = f"{most}"
+                case _:
+                    bound = ""
+            while not isinstance(node, ast.FunctionDef | ast.Assign):
+                node = parents[node]
+            name = node.name if isinstance(node, ast.FunctionDef) else ast.unparse(node.targets[0])
+            yield name.removeprefix("self."), bound
+
+
+def test_a_cache_is_found_however_it_is_made(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text("""
+from functools import cache, lru_cache
+from einsumx.caches import cached
+
+@cache
+def one(): ...
+
+@lru_cache(maxsize=3)
+def two(): ...
+
+three = cached("calls")(two)
+
+class Four:
+    def __init__(self):
+        self._four = lru_cache(maxsize=4)(self.other)
+
+def five():
+    return lru_cache(maxsize=5)(two)
+""")
+    assert [*caches_of(file)] == [("one", ""), ("two", "3"), ("three", "4096"), ("five", "5"), ("_four", "4")]
+
+
+def test_the_page_on_the_design_lists_every_cache_and_its_bound():
+    found = set()
+    for folder in ("einsumx", "backends", "conformance"):
+        for file in (ROOT / folder).rglob("*.py"):
+            place = file.relative_to(ROOT).as_posix().removeprefix("einsumx/")
+            if place != "caches.py":
+                found |= {(place, *each) for each in caches_of(file)}
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Caches\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([\w/.]+)`: `(\w+)` \| (\d*) *\|", section, re.MULTILINE)
+    assert sorted(listed) == sorted(found)

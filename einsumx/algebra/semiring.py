@@ -166,7 +166,9 @@ class SemiringAlgebra(Algebra):
                 return adapter.copy
             case ops.Zeros():
                 return lambda *sources: self._zeros(adapter, sources, op)
-            case _:  # the framework's own, which may take a diagonal by a sum
+            case ops.Transpose() | ops.Reshape() | ops.Expand() | ops.First() | ops.Diagonal():
+                return adapter.kernel(op, shapes, dtype)  # which may take a diagonal by a sum
+            case ops.Copy() | ops.Cast() | ops.Native():
                 return adapter.kernel(op, shapes, dtype)
 
     def added(self, adapter: Adapter, total: Array, part: Array) -> Array:
