@@ -19,7 +19,7 @@ from einsumx.ir.program import Operand
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder
-from einsumx.planner.lower import lower
+from einsumx.planner.lower import Setting, lower
 from einsumx.planner.matmul import Classes, Pair, choose, matmul
 from einsumx.planner.pairwise import native, native_order
 from einsumx.planner.path import find_path
@@ -184,7 +184,7 @@ def test_blocking_takes_for_an_op_what_its_price_says(backend):
         equation, shapes = case
         sized = bind(parse_text(equation, len(shapes)), shapes)
         operands = arrays(*shapes, dtype=dtype)
-        plan = lower(sized, operands, find_path(sized), backend=backend, traits=adapter.cpu, dtype=dtype)
+        plan = lower(sized, operands, find_path(sized), Setting(backend, "", adapter.cpu, dtype))
         parts = amounts(plan, sized.inputs, sized.output, sized.sizes, adapter, traits)
         lies = layouts(plan, verify(plan), slot_dtypes(plan))
         seconds = [op_seconds(op, [lies[slot] for slot in op.sources], traits) for op in plan.ops]
@@ -282,7 +282,7 @@ def test_lowering_takes_the_frameworks_own_kernel_where_it_loops_for_less_than_a
         rates = Rates(call=1.0, view=0.1, run=0.0, native=native)
         kernel = {"native_any_labels": True, "native_max_labels": 2, "native_max_operands": 1}
         traits = Traits(rates=rates, native_dtypes=frozenset(["float32"]), **kernel)
-        return lower(sized, arrays((2, 2, 5)), find_path(sized), backend="numpy", traits=traits, dtype="float32").ops
+        return lower(sized, arrays((2, 2, 5)), find_path(sized), Setting("numpy", "", traits, "float32")).ops
 
     calls = lowered(0.0)
     assert [type(op) for op in calls[:1]] == [ops.Diagonal]

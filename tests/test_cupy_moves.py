@@ -13,7 +13,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.ir.bind import bind
 from einsumx.ir.layout import layout_class
 from einsumx.ir.parse import parse_text
-from einsumx.planner.lower import lower
+from einsumx.planner.lower import Setting, lower
 from einsumx.planner.path import find_path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -48,7 +48,7 @@ def compared(equation, shapes, strides, dtype):
     sized_equation = bind(parse_text(equation, len(shapes)), shapes)
     path = find_path(sized_equation, "auto")
     traits = get_backend("cupy").traits("cuda:0")
-    program = lower(sized_equation, operands, path, backend="cupy", traits=traits, dtype=dtype)
+    program = lower(sized_equation, operands, path, Setting("cupy", "", traits, dtype))
     return moved_by_plan(program), moved_by_cupy(equation, shapes, strides, dtype, path)
 
 

@@ -10,7 +10,7 @@ from einsumx import Traits
 from einsumx.ir.bind import bind
 from einsumx.ir.ops import Cast, Copy, Diagonal, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
 from einsumx.ir.parse import parse_text
-from einsumx.planner.lower import lower
+from einsumx.planner.lower import Setting, lower
 from einsumx.plans import as_plan, plan_cost
 
 
@@ -207,7 +207,7 @@ def lowered(equation, shapes, traits, dtype):
     """The plan of two operands for a framework of these traits."""
     sized = bind(parse_text(equation, 2), shapes)
     operands = [einsumx.Operand(shape, dtype) for shape in shapes]
-    return as_plan(lower(sized, operands, ((0, 1),), backend="test", traits=traits, dtype=dtype))
+    return as_plan(lower(sized, operands, ((0, 1),), Setting("test", "", traits, dtype)))
 
 
 def test_tiny_work_goes_to_the_native_kernel_where_that_is_faster():

@@ -34,7 +34,7 @@ from einsumx.ir.ops import (
 from einsumx.ir.parse import parse_text
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
-from einsumx.planner.lower import lower
+from einsumx.planner.lower import Setting, lower
 from einsumx.planner.path import find_path
 from einsumx.plans import as_plan
 
@@ -312,7 +312,8 @@ def lowered(text, operands, backend, traits, optimize="auto"):
     """The program for operands of one dtype."""
     shapes = [operand.shape for operand in operands]
     sized = bind(parse_text(text, len(shapes)), shapes)
-    return lower(sized, operands, find_path(sized, optimize), backend=backend, traits=traits, dtype=operands[0].dtype)
+    setting = Setting(backend, "", traits, operands[0].dtype)
+    return lower(sized, operands, find_path(sized, optimize), setting)
 
 
 def planned(case, arrays, backend, traits):

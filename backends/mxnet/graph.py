@@ -24,7 +24,7 @@ from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import EllipsisAxis, SizedEquation
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Operand, Program
-from einsumx.planner.lower import lower
+from einsumx.planner.lower import Setting, lower
 from einsumx.runtime.prepare import parsed, sized_equation
 from einsumx.runtime.request import Written
 
@@ -94,17 +94,12 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
     )
     shapes = tuple(tuple(prod(sizes[label] for label in axis) for axis in axes) for axes in inputs)
     operands = [Operand(shape, operand.dtype) for shape, operand in zip(shapes, program.operands)]
+    # MXNet's own einsum would be slow if later calls have larger operands. MXNet 1 has inner batch axes for arrays, not
+    # for symbols.
+    traits = replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False)
+    setting = Setting(program.backend, program.device, traits, program.dtype, accumulated_in(program))
     general = lower(
-        SizedEquation(sized.text, sized.inputs, sized.output, sizes, shapes),
-        operands,
-        program.path,
-        backend=program.backend,
-        # MXNet's own einsum would be slow if later calls have larger operands. MXNet 1 has inner batch axes for arrays,
-        # not for symbols.
-        traits=replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False),
-        dtype=program.dtype,
-        device=program.device,
-        accumulate=accumulated_in(program),
+        SizedEquation(sized.text, sized.inputs, sized.output, sizes, shapes), operands, program.path, setting
     )
     dtypes = slot_dtypes(general)
 

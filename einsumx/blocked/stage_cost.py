@@ -18,7 +18,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import result_strides, returns_view
 from einsumx.ir.layout import contiguous, layout_class
 from einsumx.ir.program import Operand, Path, Program
-from einsumx.planner.lower import lower
+from einsumx.planner.lower import Setting, lower
 from einsumx.runtime.prepare import sized_equation
 
 __all__ = ["Outline", "StageCost", "StageCostModel"]
@@ -65,16 +65,8 @@ class StageCostModel:
                 strides = layout_class(shape, operand.strides or contiguous(operand.shape))
             described.append(Operand(shape, operand.dtype, strides))
         equation = sized_equation(stage.equation, [operand.shape for operand in described])
-        return lower(
-            equation,
-            described,
-            stage.path,
-            backend=self.adapter.name,
-            traits=traits,
-            dtype=self.dtype,
-            device=self.device,
-            algebra=self.algebra,
-        )
+        setting = Setting(self.adapter.name, self.device, traits, self.dtype)
+        return lower(equation, described, stage.path, setting, algebra=self.algebra)
 
     def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:
         """The shape of a block of an operand."""

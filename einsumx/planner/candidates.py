@@ -50,11 +50,7 @@ def selected_program(
         PathError: its path does not fit the operands.
     """
     path = find_path(equation, optimize if selection.path is None else selection.path, operands)
-    backend, device, traits, dtype, accumulate = setting
-    return lower(
-        equation, operands, path, backend=backend, traits=traits, dtype=dtype, device=device, names=selection.steps,
-        accumulate=accumulate,
-    )  # fmt: skip
+    return lower(equation, operands, path, setting, selection.steps)
 
 
 def candidates(

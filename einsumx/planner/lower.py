@@ -31,7 +31,14 @@ __all__ = ["Setting", "alternatives", "lower"]
 
 
 class Setting(NamedTuple):
-    """Where a contraction is computed, and in which dtypes, as for :func:`lower`."""
+    """Where a contraction is computed, and in which dtypes.
+
+    Attributes:
+        backend, traits: the target framework.
+        device: recorded in the program.
+        dtype: of the result; the traits decide in which dtype it is computed.
+        accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
+    """
 
     backend: str
     device: str
@@ -60,13 +67,8 @@ def lower(
     equation: SizedEquation,
     operands: Sequence[Operand],
     path: Path,
-    *,
-    backend: str,
-    traits: Traits,
-    dtype: str,
-    device: str = "",
+    setting: Setting,
     names: Sequence[str] = (),
-    accumulate: str | None = None,
     algebra: Algebra = PLUS_TIMES,
 ) -> Program:
     """Write a contraction as array calls.
@@ -75,13 +77,11 @@ def lower(
         equation: from :func:`~einsumx.ir.bind.bind`.
         operands: shape, dtype and layout of each operand.
         path: from :func:`~einsumx.planner.path.find_path`.
-        backend, traits: the target framework.
-        dtype: of the result; the traits decide in which dtype it is computed.
-        device: recorded in the program.
+        setting: where, and in which dtypes.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
-        accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
         algebra: recorded in the program; the traits are those of the framework in it.
     """
+    backend, device, traits, dtype, accumulate = setting
     accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
     calls: tuple[Op, ...]
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements

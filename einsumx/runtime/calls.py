@@ -142,7 +142,7 @@ def added_first(function: Function) -> Function:
                 raise Uncacheable
             scale = factors.factors_of(alpha, beta)
             adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-            run = _ready_for(adapter, of_einsum, written, arrays, out, options, added, scale.kinds)
+            run = _ready_for(adapter, of_einsum, written, arrays, out, options, (added, scale.kinds))
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
@@ -162,10 +162,13 @@ def _ready_for(
     arrays: Sequence[Array],
     out: Array | None,
     options: dict[str, Any],
-    added: Array | None = None,
-    kinds: tuple[str, str] | None = None,
+    addition: tuple[Array | None, tuple[str, str] | None] = (None, None),
 ) -> Run:
-    """The function for these arrays and keywords; see :func:`ready`."""
+    """The function for these arrays and keywords; see :func:`ready`.
+
+    ``addition`` has the array that the result is added to, if that is not ``out``, and the kinds of the factors.
+    """
+    added, kinds = addition
     optimize = options.get("optimize")
     if type(optimize) is list or type(optimize) is tuple:
         # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.

@@ -259,7 +259,7 @@ def plain_run(
     if sized is None or not is_served or wisdom.may_have(adapter, device, sized):
         return None
     steps = path.find_path(sized, optimize, operands)
-    program = lower.lower(sized, operands, steps, backend=adapter.name, traits=traits, dtype=dtype, device=device)
+    program = lower.lower(sized, operands, steps, lower.Setting(adapter.name, device, traits, dtype))
     return execute.executable(program, adapter)
 
 
@@ -345,25 +345,15 @@ def make_program(
     traits = traits or calibration.traits_in(options.algebra, adapter, device)
     dtype = served_dtype(contraction, traits)
     accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)
+    setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
     elif choices is None and options.algebra is PLUS_TIMES and wisdom.may_have(adapter, device, sized):
-        setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
         program = measured.remembered(contraction, sized, setting)
     if program is None:
-        program = lower.lower(
-            sized,
-            operands,
-            path.find_path(sized, options.optimize, operands),
-            backend=adapter.name,
-            traits=traits,
-            dtype=dtype,
-            device=device,
-            names=choices or (),
-            accumulate=accumulate,
-            algebra=options.algebra,
-        )
+        steps = path.find_path(sized, options.optimize, operands)
+        program = lower.lower(sized, operands, steps, setting, choices or (), options.algebra)
         program = options.algebra.lowered(program)
     text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
     return program
