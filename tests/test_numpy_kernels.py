@@ -138,9 +138,11 @@ def test_a_sum_that_is_cut_counts_its_partial_sums(cut):
     assert ADAPTER.workspace(Matmul(2, 0, 1, threads="pool"), operands) == 0
 
 
-@pytest.mark.parametrize(("size", "is_alone"), [(100, False), (120, True), (200, False)])
+@pytest.mark.parametrize(
+    ("rows", "inner", "is_alone"), [(100, 100, False), (120, 120, True), (800, 2, False), (200, 200, False)]
+)
 def test_a_product_that_repays_no_wait_for_a_thread_runs_in_the_callers_alone(
-    three_threads, monkeypatch, size, is_alone
+    three_threads, monkeypatch, rows, inner, is_alone
 ):
     calls = []
 
@@ -149,8 +151,8 @@ def test_a_product_that_repays_no_wait_for_a_thread_runs_in_the_callers_alone(
         return function(*arrays)
 
     monkeypatch.setattr(kernels, "alone", alone)
-    array = np.ones((size, size), "float32")
-    np.testing.assert_array_equal(ran(Matmul(2, 0, 1), array, array), np.full((size, size), size, "float32"))
+    array = np.ones((rows, inner), "float32")
+    np.testing.assert_array_equal(ran(Matmul(2, 0, 1), array, array.T.copy()), np.full((rows, rows), inner, "float32"))
     assert bool(calls) == is_alone
 
 

@@ -203,9 +203,9 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
         return plain
     kernel = _shared_matmul(lhs, rhs, shape, dtype, threads)
     if kernel is None:
-        steps = prod(shape) * inner
-        repays_no_wait = _BLAS_SHARES_PRODUCTS < steps < _PRODUCT_REPAYS_A_WAIT * _MULTIPLY_ADDS[dtype]
-        is_alone = repays_no_wait and threads != "blas" and get_num_threads() > 1
+        repays_no_wait = _seconds_of_product(lhs, rhs, shape, dtype) < _PRODUCT_REPAYS_A_WAIT
+        is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and get_num_threads() > 1
+        is_alone = is_shared and repays_no_wait
         kernel = partial(alone, plain) if is_alone else plain
     return _turning(kernel, prod(lhs) < prod(rhs)) if _does_turning_pay(lhs, rhs, shape, dtype) else kernel
 
