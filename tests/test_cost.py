@@ -125,6 +125,8 @@ LEFT = replace(TRAITS, long_side="left")
     [
         (800, 15, 10, "float32", "right"),
         (800, 16, 10, "float32", "left"),
+        (800, 23, 10, "float32", "right"),
+        (800, 65, 10, "float32", "left"),
         (800, 16, 10, "float64", "right"),
         (800, 100, 10, "float64", "left"),
         (80, 8, 1000, "float32", "right"),

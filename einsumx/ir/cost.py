@@ -298,11 +298,17 @@ _DOT = 0.2
 _WRONG_SIDE = 0.2
 """The share by which a long sum takes longer with the longer operand on the left, where short ones prefer it there."""
 
-_NARROW, _NARROW_DOUBLE, _TALL_NARROW = 16, 100, 4.0
-"""Where the framework prefers the longer operand on the left: the columns, in single and in double precision, from
-which it does, and how often it reads that operand once more if there are fewer."""
+_NARROW, _NARROW_UNEVEN, _NARROW_DOUBLE, _LANES = 16, 64, 100, 4
+"""Where the framework prefers the longer operand on the left: the columns from which it does, in single precision if
+they are a multiple of so many elements or not, and in double precision."""
 
-LOPSIDED = 2
+_FAR_ROWS = 1 << 24
+"""Bytes of a result whose columns are so far apart in memory that writing them takes longest, multiple or not."""
+
+_TALL_NARROW = 4.0
+"""How often it reads the longer operand on the left once more if there are fewer columns."""
+
+LOPSIDED = 1.5
 """A product has many more rows than columns, or the reverse, if there are more than so many times as many."""
 
 _TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
@@ -408,7 +414,10 @@ class CostModel:
         if self._long_side == "left":
             if is_long_sum(rows, cols, inner):
                 return _WRONG_SIDE * seconds if is_tall else 0.0
-            is_narrow = min(rows, cols) < (_NARROW if self._size < 8 else _NARROW_DOUBLE)
+            short = min(rows, cols)
+            is_uneven = short % _LANES > 0 and rows * cols * self._size < _FAR_ROWS
+            single = _NARROW_UNEVEN if is_uneven else _NARROW
+            is_narrow = short < (single if self._size < 8 else _NARROW_DOUBLE)
             elements = _TALL_NARROW * rows * inner if is_tall and is_narrow else 0.0
             is_wide_result = not is_tall and not is_narrow
         else:
