@@ -25,7 +25,6 @@ from einsumx.errors import BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import planned_sizes
-from einsumx.ir.cost import CostModel, run_counters
 from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
@@ -60,10 +59,8 @@ TRAITS = Traits(
     rates=Rates(call=1e-7, view=1e-8, matrix=0.2e-6, gemm=80e9, stream=20e9, copy=15e9, permute=8e9, run=1e-9),
 )
 
-_COSTS = CostModel(TRAITS, "float32")
-
-_SURE = 0.6
-"""The share of the time of the copies in ``jnp.einsum`` from which fewer copies are faster for sure."""
+_SURE = 0.55
+"""The share of what ``jnp.einsum`` copies below which another way is faster for sure: copies differ in speed."""
 
 
 class JaxAdapter(Adapter):
@@ -609,16 +606,16 @@ def _dot(op: Native, shapes: Sequence[Axes]) -> _Dot:
     is_in_order = any(dot.sides == (0, 1) and dot.orders == (None, None) and dot.axes is None for _, dot in ways)
     usual = (0, 1) if is_in_order else (1, 0)
 
-    def cost(way: tuple[float, _Dot]) -> tuple[float, bool]:
-        seconds, dot = way
+    def cost(way: tuple[int, _Dot]) -> tuple[float, bool]:
+        copied, dot = way
         is_usual = dot.sides == usual and dot.orders == (None, None)
-        return seconds * (_SURE if is_usual else 1.0), not is_usual
+        return copied * (_SURE if is_usual else 1.0), not is_usual
 
     return min(ways, key=cost)[1]
 
 
-def _ways(op: Native, sides: tuple[int, int], sizes: Mapping[str, int]) -> Iterator[tuple[float, _Dot]]:
-    """The ways to compute it with the operands in this order, each with the seconds of its copies.
+def _ways(op: Native, sides: tuple[int, int], sizes: Mapping[str, int]) -> Iterator[tuple[int, _Dot]]:
+    """The ways to compute it with the operands in this order, each with the elements that it copies.
 
     XLA copies the first operand so that its contracted axes are last, and the second so that they come before its free
     axes, both in one order. An axis between the batch and the only other one stays where it is. Where an operand is
@@ -632,25 +629,29 @@ def _ways(op: Native, sides: tuple[int, int], sizes: Mapping[str, int]) -> Itera
     for contracted, left, right in product(sums, (free[0], sorted_free[0]), (free[1], sorted_free[1])):
         read = [*batch, *left, *contracted], [*batch, *contracted, *right]
         made = [*batch, *left, *right]
-        seconds = _copy_seconds(made, output, sizes)
+        copied = _copied(made, output, sizes)
         is_matrix = len(contracted) == 1 and all(len(labels) < 2 for labels in free)
         if contracted and not (is_matrix and all([*term[: len(batch)]] == batch for term in terms)):
-            seconds += sum([_copy_seconds(term, order, sizes) for term, order in zip(terms, read)])
+            copied += sum([_copied(term, order, sizes) for term, order in zip(terms, read)])
         orders = [None if wanted == own else order for own, wanted, order in zip(free, (left, right), read)]
         moves = [None if order is None else _places(order, term) for term, order in zip(terms, orders)]
         first, second = [term if order is None else order for term, order in zip(terms, orders)]
         sums_at, batch_at = [(_places(labels, first), _places(labels, second)) for labels in (contracted, batch)]
         axes = None if made == [*output] else _places(output, made)
-        yield seconds, _Dot(sides, (moves[0], moves[1]), (sums_at, batch_at), axes)
+        yield copied, _Dot(sides, (moves[0], moves[1]), (sums_at, batch_at), axes)
 
 
-def _copy_seconds(source: Sequence[str], target: Sequence[str], sizes: Mapping[str, int]) -> float:
-    """The time of a copy of an array whose axes lie in another order; 0 if they lie in this one."""
-    counters = run_counters(*[[label for label in order if sizes[label] != 1] for order in (source, target)])
-    if counters == []:
-        return 0.0
-    runs = None if counters is None else prod([sizes[label] for label in counters])
-    return _COSTS.copy(prod([sizes[label] for label in source]), runs)
+def _copied(source: Sequence[str], target: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """The elements that a copy moves to put the axes in another order, twice if the innermost axis is among them.
+
+    >>> sizes = {"a": 2, "b": 3, "c": 4}
+    >>> _copied("abc", "abc", sizes), _copied("abc", "bac", sizes), _copied("abc", "acb", sizes)
+    (0, 24, 48)
+    """
+    before, after = ([label for label in order if sizes[label] != 1] for order in (source, target))
+    if before == after:
+        return 0
+    return prod([sizes[label] for label in before]) * (1 if before[-1] == after[-1] else 2)
 
 
 def _turned(sharding: Any, axes: Axes | None) -> Any:
