@@ -34,6 +34,27 @@ def test_c_broadcasts_to_the_result(shape):
     np.testing.assert_array_equal(addeinsum(bias, EQUATION, a, b, beta=2, out=out), expected)
 
 
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "1 MB"}], ids=["", "limit"])
+def test_a_sum_of_objects_without_axes_is_added(options):
+    ones = np.ones((2, 2), object)
+    assert addeinsum(np.array(3, object), "ij->", ones, alpha=-1, beta=2, **options) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "1 MB"}], ids=["", "limit"])
+def test_a_number_is_added_into_an_array_without_axes(options):
+    out = np.zeros(())
+    assert addeinsum(3.0, "ij->", np.ones((2, 2)), out=out, **options) is out
+    assert out == 7
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "1 MB"}], ids=["", "limit"])
+def test_a_beta_that_is_refused_leaves_out_as_it_was(options):
+    out, bits = np.array([True, False]), np.zeros((2, 2), bool)
+    with pytest.raises(BackendError, match="beta= is 0 or 1 for a result of dtype bool"):
+        addeinsum(~out, "ij->i", bits, beta=2, out=out, **options)
+    assert out.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("options", [{}, {"memory_limit": 2000}], ids=["", "limit"])
 def test_beta_0_does_not_read_the_values_of_c(options):
     wrong = np.array([np.nan, np.inf, -np.inf])[:, None] + np.zeros(5)

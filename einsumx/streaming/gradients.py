@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters import hooks
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import Gradients
-from einsumx.adapters.registry import get_backend
+from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.scaled import FrexpResult, times_power
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.imports import LazyModule
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand
+from einsumx.runtime.factors import check_kinds, common_dtype
 from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.prepare import arrays_of, prepare
 from einsumx.runtime.request import Options, Request
@@ -185,9 +186,12 @@ def _added(request: Request) -> Array:
         return recorded(replace(request, added=out))
     check_resumable(request)
     written = Request("", (), out, None, None, "K", request.casting, "auto", request.backend, limit)
-    if getattr(added, "shape", ()) != out.shape or overlap(out, added):
+    if getattr(added, "shape", None) != out.shape or overlap(out, added):
         total = recorded(replace(request, out=None))
         return recorded(replace(written, written=_identity(total), operands=[total]))
+    framework = owner(out) or get_backend("numpy")
+    dtypes = [framework.dtype_name(each.dtype) for each in (added, out)]
+    check_kinds(("b", factors.kinds[1]), common_dtype(framework, *dtypes))  # before anything is written
     recorded(replace(request, factors=factors._replace(beta=0), added=out))
     factors = factors._replace(alpha=factors.beta, beta=1)
     return recorded(replace(written, written=_identity(added), operands=[added], factors=factors, added=out))
@@ -195,5 +199,6 @@ def _added(request: Request) -> Array:
 
 def _identity(array: Array) -> str:
     """The equation that returns an array as it is."""
-    labels = "".join(map(symbol, range(len(array.shape))))
+    shape = getattr(array, "shape", ())  # NumPy's sums of objects are objects, and no arrays
+    labels = "".join(map(symbol, range(len(shape))))
     return f"{labels}->{labels}"
