@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from operator import attrgetter, methodcaller
 from types import MappingProxyType
@@ -105,8 +105,12 @@ class NumpyAdapter(Adapter):
     def dtype_name(self, dtype: Any) -> str:
         return self._dtype_name(self.dtype(dtype))
 
-    def _dtype_name(self, dtype: Any) -> str:
-        """:meth:`dtype_name` of NumPy's own dtypes."""
+    @cached_property
+    def _dtype_name(self) -> Callable[[Any], str]:
+        """:meth:`dtype_name` of NumPy's own dtypes, cached, as every new signature asks for it."""
+        return lru_cache(maxsize=256)(self._name_of_number)
+
+    def _name_of_number(self, dtype: Any) -> str:
         if dtype.kind in "SUVmMT":
             raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
         return name_of(dtype)
