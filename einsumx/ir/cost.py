@@ -298,7 +298,7 @@ _DOT = 0.2
 _WRONG_SIDE = 0.2
 """The share by which a long sum takes longer with the longer operand on the left, where short ones prefer it there."""
 
-_NARROW, _NARROW_UNEVEN, _NARROW_DOUBLE, _LANES = 16, 64, 100, 4
+_NARROW, _NARROW_UNEVEN, _NARROW_DOUBLE, _LANES = 16, 40, 100, 4
 """Where the framework prefers the longer operand on the left: the columns from which it does, in single precision if
 they are a multiple of so many elements or not, and in double precision."""
 
