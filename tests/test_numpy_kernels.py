@@ -177,27 +177,6 @@ def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
     assert bool(calls) == is_shared
 
 
-@pytest.mark.parametrize(("rows", "cols", "copied"), [(900, 3, "rhs"), (3, 900, "lhs"), (60, 60, "")])
-def test_the_smaller_of_two_operands_that_lie_along_the_sum_is_turned_if_that_is_little_work(
-    monkeypatch, rng, rows, cols, copied
-):
-    read = []
-
-    def matmul(lhs, rhs, **more):
-        read.append((lhs.strides[-1] == lhs.itemsize, rhs.strides[-2] == rhs.itemsize))
-        return product(lhs, rhs, **more)
-
-    product = np.matmul
-    monkeypatch.setattr(kernels.np, "matmul", matmul)
-    lhs, rhs = rng.random((rows, 8)), rng.random((cols, 8)).T
-    result = ran(Matmul(2, 0, 1), lhs, rhs)
-    np.testing.assert_allclose(result, np.dot(lhs, rhs))
-    assert set(read) == {(copied != "lhs", copied != "rhs")}
-    small = Operand((8, 3), "float64") if copied == "rhs" else Operand((3, 8), "float64")
-    operands = [Operand((rows, 8), "float64"), Operand((8, cols), "float64", (1, 8))]
-    assert ADAPTER.workspace(Matmul(2, 0, 1), operands) == (small.nbytes if copied else 0)
-
-
 def check_wrapped(result, lhs, rhs):
     """The result has the bits of the product's numbers modulo 2**64 that its dtype keeps."""
     assert result.dtype == lhs.dtype

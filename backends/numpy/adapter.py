@@ -241,8 +241,8 @@ class NumpyAdapter(Adapter):
             case Matmul() if min(len(operand.shape) for operand in operands) == 1:
                 # ndarray.dot copies a matrix with gaps.
                 return sum(0 if _has_no_gaps(operand) else operand.nbytes for operand in operands)
-            case Matmul():
-                return int(self.kernels.matmul_workspace([operand.shape for operand in operands], dtype, op.threads))
+            case Matmul(threads="pool"):
+                return int(self.kernels.matmul_workspace([operand.shape for operand in operands], dtype))
             case Sum() if dtype != "object":
                 return int(self.kernels.total_workspace(operands[0].shape, op.axes, dtype))
             case _:

@@ -108,13 +108,8 @@ _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
 batch of such products takes up to 2.5 times as long on two threads as on one, unless it has kernels without locks."""
 
-_UNPACKED = 10**6
-"""The most multiply-adds of a product that OpenBLAS computes without packing its operands on processors with AVX-512,
-if they do not both lie in memory along the sum; otherwise it takes up to three times as long."""
-
 _UNPACKED_DTYPES = ("float32", "float64")
-_PACKING, _PACKING_STEP = 40, 0.015
-"""What each of these products and each of its multiply-adds saves, in times of an element that is copied for it."""
+"""Those of which OpenBLAS computes small products without a lock on processors with AVX-512."""
 
 
 def _einsum() -> Callable[..., Any]:
@@ -201,13 +196,12 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     plain = _new(np.matmul, shape, dtype)
     if is_slow or not prod(shape) * inner:
         return plain
-    kernel = _shared_matmul(lhs, rhs, shape, dtype, threads)
-    if kernel is None:
-        repays_no_wait = _seconds_of_product(lhs, rhs, shape, dtype) < _PRODUCT_REPAYS_A_WAIT
-        is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and get_num_threads() > 1
-        is_alone = is_shared and repays_no_wait
-        kernel = partial(alone, plain) if is_alone else plain
-    return _turning(kernel, prod(lhs) < prod(rhs)) if _does_turning_pay(lhs, rhs, shape, dtype) else kernel
+    shared = _shared_matmul(lhs, rhs, shape, dtype, threads)
+    if shared is not None:
+        return shared
+    repays_no_wait = _seconds_of_product(lhs, rhs, shape, dtype) < _PRODUCT_REPAYS_A_WAIT
+    is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and get_num_threads() > 1
+    return partial(alone, plain) if is_shared and repays_no_wait else plain
 
 
 def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Threads) -> Kernel | None:
@@ -227,46 +221,21 @@ def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Th
     return _cut_matmul(parts, shape, dtype)
 
 
-def _does_turning_pay(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> bool:
-    """Whether to copy the smaller operand of a product if both lie in memory along the sum."""
-    count, work = prod(shape[:-2]), prod(shape[-2:]) * lhs[-1]
-    if dtype not in _UNPACKED_DTYPES or work > _UNPACKED or count * work <= _TINY or 1 in (*shape[-2:], lhs[-1]):
-        return False
-    return min(prod(lhs), prod(rhs)) < count * (_PACKING + work * _PACKING_STEP)
-
-
-def _turning(kernel: Kernel, is_left_smaller: bool) -> Kernel:
-    """``kernel``, with the smaller operand copied if both lie in memory along the sum."""
-
-    def product(lhs: Any, rhs: Any) -> Any:
-        if lhs.strides[-1] == rhs.strides[-2] == lhs.itemsize:
-            if is_left_smaller:
-                lhs = lhs.swapaxes(-1, -2).copy().swapaxes(-1, -2)
-            else:
-                rhs = rhs.copy()
-        return kernel(lhs, rhs)
-
-    return product
-
-
 def _seconds_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> float:
     """About how long a product takes in one thread."""
     touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
     return max(prod(shape) * lhs[-1] / _MULTIPLY_ADDS[dtype], touched / _BYTES) + prod(shape[:-2]) * _PER_MATRIX
 
 
-def matmul_workspace(shapes: Sequence[Shape], dtype: str, threads: Threads) -> int:
-    """Bytes of the copy of an operand, and of the partial sums on the pool, of :func:`matmul`."""
+def matmul_workspace(shapes: Sequence[Shape], dtype: str) -> int:
+    """Bytes of the partial sums of :func:`matmul` on the pool."""
     lhs, rhs = shapes
     batch, (rows, inner), cols = broadcast(lhs[:-2], rhs[:-2]), lhs[-2:], rhs[-1]
     shape = (*batch, rows, cols)
-    if dtype not in _MULTIPLY_ADDS:
+    if dtype not in _MULTIPLY_ADDS or not _is_long_sum(rows, inner, cols):
         return 0
-    copied = min(prod(lhs), prod(rhs)) if _does_turning_pay(lhs, rhs, shape, dtype) else 0
-    if threads == "pool" and _is_long_sum(rows, inner, cols):
-        is_cut = 1 < _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT) > prod(batch)
-        copied += get_num_threads() * prod(shape) if is_cut else 0
-    return copied * _itemsize(dtype)
+    is_cut = 1 < _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT) > prod(batch)
+    return get_num_threads() * prod(shape) * _itemsize(dtype) if is_cut else 0
 
 
 def _is_long_sum(rows: int, inner: int, cols: int) -> bool:

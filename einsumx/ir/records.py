@@ -79,8 +79,8 @@ class _Methods:
     def __setattr__(self, name: str, _: Any) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
-    def __delattr__(self, name: str) -> NoReturn:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+    def __delattr__(self: Any, name: str) -> None:
+        self.__setattr__(name, None)
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
         return type(self), tuple([getattr(self, each.name) for each in fields(self)])
@@ -91,7 +91,7 @@ class _Signature:
 
     def __get__(self, made: Any, kind: Any) -> Any:
         if made is not None:
-            raise AttributeError("__signature__")
+            raise AttributeError
         inspect = import_module("inspect")
         parameters = []
         for each in fields(kind):
