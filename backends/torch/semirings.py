@@ -43,6 +43,10 @@ class TorchSemirings(PublicSemirings):
     def detached(self, array: Array) -> Array:
         return array.detach()
 
+    def has_values(self, array: Array) -> bool:
+        is_eager = imported("einsumx.backends.torch.kernels").is_eager  # a mode may have given it no values
+        return super().has_values(array) and bool(is_eager((array.detach(),)))
+
     def copied_order(self, array: Array) -> Array:
         return array.contiguous()
 

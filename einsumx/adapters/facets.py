@@ -307,6 +307,11 @@ class Semirings(Part):
         """``array`` without derivatives, where the framework has any and a constant saves their computation."""
         return array
 
+    def has_values(self, array: Array) -> bool:
+        """Whether a choice may depend on the values of an array."""
+        known: bool = self.adapter.has_values(array)
+        return known
+
     def checkpointed(self, function: Callable[..., Array]) -> Callable[..., Array]:
         """``function``, of which derivatives keep the arguments, and compute the rest again."""
         return function
@@ -376,7 +381,8 @@ class Semirings(Part):
 
     def joined(self, arrays: Sequence[Array]) -> Array:
         """Arrays with one axis, one after another."""
-        return self.xp.concat(arrays)
+        joined: Array = self.named("concat")(arrays)
+        return joined
 
 
 class Exponents(Updates):

@@ -122,7 +122,7 @@ def _by_matmul(functions: Semirings, otherwise: Product, terms: int, dtype: str)
 
     def product(left: Array, right: Array) -> Array:
         adapter = functions.adapter
-        has_values = adapter.has_values(left) and adapter.has_values(right)
+        has_values = functions.has_values(left) and functions.has_values(right)
         if not (has_values or functions.has_branches):
             return otherwise(left, right)
         exp, log, every = functions.named("exp"), functions.named("log"), functions.named("all")

@@ -267,7 +267,8 @@ class _Search:
                 if bound + (left.copy or 0.0) + (right.copy or 0.0) >= least:
                     continue
                 for batch in self._batches(left, right, axes):
-                    for choice in self._choices(left, right, batch, axes):
+                    sides = (self._priced(self._lhs, left, batch, axes), self._priced(self._rhs, right, batch, axes))
+                    for choice in self._choices(*sides, batch, axes):
                         is_ready = is_ready or choice.is_ready
                         if is_bounded:
                             least = min(least, choice.seconds)
@@ -498,6 +499,15 @@ class _Search:
                 copies = copies if self._lies_along_sum(term, axes.contracted) else copies[::-1]
                 accesses.append(min(copies, key=lambda access: access.copy or 0.0))
         return accesses
+
+    def _priced(self, term: Term, access: OperandAccess, batch: tuple[Labels, ...], axes: _Axes) -> OperandAccess:
+        """The access with the price of a copy for batch axes in this order."""
+        own = tuple([label for run in batch for label in run if label in term.labels])
+        if access.copy is None or own == axes.batch:
+            return access
+        straight, turned = (*access.rows, *axes.inner, *axes.contracted), (*axes.contracted, *axes.inner, *access.rows)
+        target = (*own, *(turned if access.transposed else straight))
+        return access._replace(copy=self._copy(term.memory, target))
 
     def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
         key = term is self._lhs, contracted

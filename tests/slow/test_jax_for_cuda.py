@@ -90,4 +90,8 @@ def test_jax_lowers_a_call_for_cuda_to_what_the_plan_says(case):
     if any(isinstance(op, OF_SEVERAL) or (len(op.sources) == 1 and isinstance(op, ops.Native)) for op in plan.ops):
         assert names["dot_general"] == sum(isinstance(op, ops.Native) and len(op.sources) == 2 for op in plan.ops)
     else:
-        assert Counter({name: count for name, count in names.items() if name not in FREE}) == kernels_of(plan)
+        found, planned = Counter({name: count for name, count in names.items() if name not in FREE}), kernels_of(plan)
+        # A product moves the axes of its operands first if that spares it a larger copy of the result.
+        spared = planned["dot_general"] and found.pop("transpose", 0) - planned.pop("transpose", 0)
+        assert spared <= 2 * planned["dot_general"]
+        assert found == planned
