@@ -8,8 +8,8 @@ from stored import Stored
 import einsumx
 from einsumx.blocked.stages import stages, tree
 from einsumx.ir.bind import bind
+from einsumx.ir.layout import ranges
 from einsumx.ir.parse import parse_text
-from einsumx.ir.ranges import ranges
 
 
 @given(st.integers(1, 60), st.integers(1, 60))

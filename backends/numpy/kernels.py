@@ -20,10 +20,9 @@ import numpy as np
 from einsumx.adapters.replacement import own
 from einsumx.host import array_memory
 from einsumx.host.threads import alone, get_num_threads, has_small_kernels, run
-from einsumx.ir.layout import broadcast, inverse, memory_order
+from einsumx.ir.layout import broadcast, inverse, memory_order, ranges
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
-from einsumx.ir.ranges import ranges
 
 __all__ = [
     "cast",

@@ -18,7 +18,7 @@ from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.host.threads import get_num_threads, run
 from einsumx.imports import LazyModule
-from einsumx.ir.ranges import ranges
+from einsumx.ir.layout import ranges
 
 __all__ = ["NumpySemirings", "has_small_matrices", "product", "workspace"]
 

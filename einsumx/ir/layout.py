@@ -1,8 +1,9 @@
-"""Memory layouts: strides in elements, which axes merge, and the layout class of an operand."""
+"""Memory layouts: strides in elements, which axes merge, the layout class of an operand, and how an axis is cut."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "memory_order",
     "merged_stride",
     "pattern_strides",
+    "ranges",
     "reshaped",
 ]
 
@@ -208,3 +210,14 @@ def reshaped(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]
         result.extend(reversed(tail))
         axis, new = old_end, new_end
     return tuple(result) if axis == len(axes) else None
+
+
+def ranges(size: int, count: int) -> list[slice]:
+    """``count`` ranges of an axis whose sizes differ by at most one, or fewer if the axis is shorter.
+
+    >>> ranges(7, 3), ranges(1, 3)
+    ([slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)], [slice(0, 1, None)])
+    """
+    count = max(1, min(count, size))
+    ends = [size * number // count for number in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(ends)]

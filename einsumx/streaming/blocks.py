@@ -13,7 +13,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.host import array_memory
 from einsumx.ir.cost import returns_view
-from einsumx.ir.ranges import ranges
+from einsumx.ir.layout import ranges
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 

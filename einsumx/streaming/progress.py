@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError
 from einsumx.imports import imported
-from einsumx.ir.ranges import ranges
+from einsumx.ir.layout import ranges
 from einsumx.log import log
 from einsumx.runtime.limits import Progress
 from einsumx.streaming.blocks import Box, box_size

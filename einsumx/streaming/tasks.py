@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import itemsize
-from einsumx.ir.ranges import ranges
+from einsumx.ir.layout import ranges
 from einsumx.streaming.blocks import BlockIndex, Blocks, Box
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from uuid import uuid4
 from einsumx.blocked.program import BlockedProgram
 from einsumx.host import files
 from einsumx.imports import imported
-from einsumx.ir.ranges import ranges
+from einsumx.ir.layout import ranges
 from einsumx.storage.array_files import grain, mapped_file
 from einsumx.storage.stores import folder_of, is_object_store, writes_at_once
 from einsumx.streaming.shared_operands import Mapped, Zarr, file_of, zarr_of
