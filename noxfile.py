@@ -193,6 +193,8 @@ def environment_of(session: nox.Session, library: str) -> dict[str, str]:
     match library:
         case "tinygrad":  # PYTHON is one of its devices, and a variable that many set to the name of a program
             return {"CC": str(clang_of_zig(session)), "PYTHON": "0"}
+        case "paddle":  # its executor of static graphs sometimes crashes in its threads, about once in 15 runs
+            return {"FLAGS_new_executor_serial_run": "1"}
         case "dpnp":  # looks for runtimes in /etc/OpenCL alone
             return {"OCL_ICD_FILENAMES": str(Path(session.virtualenv.location, "lib", "libintelocl.so"))}
         case _:
