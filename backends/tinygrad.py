@@ -360,6 +360,8 @@ class TinygradSemirings(Semirings):
                 return lambda condition, lhs, rhs: condition.where(lhs, rhs)
             case "squeeze":
                 return _squeezed
+            case "concat":
+                return lambda arrays, axis: arrays[0].cat(*arrays[1:], dim=axis)
             case _:
                 function: Callable[..., Any] = getattr(self.xp.Tensor, name)
                 return function
@@ -375,10 +377,6 @@ class TinygradSemirings(Semirings):
 
     def rows(self, matrix: Array, places: Array) -> Array:
         return matrix[places]
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        first, *others = arrays
-        return first.cat(*others)
 
 
 def _extreme(name: str, array: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:

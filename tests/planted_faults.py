@@ -605,15 +605,20 @@ class TiesThatAllHaveTheWholeGradient(Torch):
             return found + (attains * (array - array.detach()).nan_to_num()).sum(axes)
 
 
+class LogsByTerms(ByTerms):
+    """The same, with a log-sum-exp of its own."""
+
+    has_logaddexp = True
+
+    def reduced(self, name, array, axes):
+        return self.log_sum(array, axes) if name == "logaddexp" else super().reduced(name, array, axes)
+
+
 @fault("semirings", "the gradient by operand", "* gradients of minus infinities")
 @functions
 class DerivativeOfTheLogarithmAtZero(Torch):
-    class Functions(ByTerms):
-        has_logaddexp = True
-
-        def reduced(self, name, array, axes):
-            if name != "logaddexp":
-                return super().reduced(name, array, axes)
+    class Functions(LogsByTerms):
+        def log_sum(self, array, axes):
             shift = array.detach().amax(axes, keepdim=True).nan_to_num(neginf=0.0)
             total = (array - shift).exp().sum(axes)
             return total.log() + shift.reshape(total.shape)
@@ -622,12 +627,8 @@ class DerivativeOfTheLogarithmAtZero(Torch):
 @fault("semirings", "the gradient by operand", "* in log gradients")
 @functions
 class WeightsThatAreNotNormalized(Torch):
-    class Functions(ByTerms):
-        has_logaddexp = True
-
-        def reduced(self, name, array, axes):
-            if name != "logaddexp":
-                return super().reduced(name, array, axes)
+    class Functions(LogsByTerms):
+        def log_sum(self, array, axes):
             return log_sum_exp(self, array.detach(), axes) + (array.exp() - array.exp().detach()).sum(axes)
 
 

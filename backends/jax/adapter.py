@@ -546,7 +546,8 @@ class JaxSemirings(CompiledSemirings):
 
     def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
         # The gradient keeps what the functions did, even if it was not run: of the second one, its operands alone.
-        return import_module("jax").lax.cond(condition, first, import_module("jax").checkpoint(second))
+        jax = import_module("jax")
+        return jax.lax.cond(condition, first, jax.checkpoint(second))
 
 
 # -- products -------------------------------------------------------------------------------------------------------

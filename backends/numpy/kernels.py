@@ -107,7 +107,7 @@ _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
 batch of such products takes up to 2.5 times as long on two threads as on one, unless it has kernels without locks."""
 
-_UNPACKED_DTYPES = ("float32", "float64")
+_WITHOUT_LOCK = ("float32", "float64")
 """Those of which OpenBLAS computes small products without a lock on processors with AVX-512."""
 
 
@@ -211,7 +211,7 @@ def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Th
     pieces = _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT)
     if pieces == 1:
         return None
-    is_locked = work < _TINY and min(shape[-2:]) > 1 and not (dtype in _UNPACKED_DTYPES and has_small_kernels())
+    is_locked = work < _TINY and min(shape[-2:]) > 1 and not (dtype in _WITHOUT_LOCK and has_small_kernels())
     if is_locked and not threads:
         return None
     if pieces > count:

@@ -10,10 +10,10 @@ from functools import partial
 from math import log, prod
 from typing import Any, TypeAlias
 
-from einsumx.adapters.facets import Semirings
 from einsumx.adapters.typing import Array
 from einsumx.algebra.products import composed as composed_product
 from einsumx.algebra.products import composed_workspace
+from einsumx.backends.numpy.adapter import NumpyNames
 from einsumx.backends.numpy.compiled import loops
 from einsumx.dtypes import itemsize
 from einsumx.host.threads import get_num_threads, run
@@ -51,7 +51,7 @@ _EXACT = 1 << 20
 """Bytes of the terms of the sums that are computed again at a time."""
 
 
-class NumpySemirings(Semirings):
+class NumpySemirings(NumpyNames):
     """NumPy's functions, and these kernels."""
 
     has_logaddexp = True
@@ -72,9 +72,6 @@ class NumpySemirings(Semirings):
 
     def places(self, start: int, stop: int, like: Array) -> Array:
         return np.arange(start, stop, dtype="int64")
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return np.concatenate(arrays)
 
 
 def has_small_matrices(lhs: Shape, rhs: Shape) -> bool:

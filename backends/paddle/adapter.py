@@ -321,9 +321,6 @@ class PaddleSemirings(Semirings):
             self.xp.index_select(self.adapter.cast(matrix, "float32"), places), name
         )  # has no kernel for these
 
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return self.xp.concat(arrays)
-
 
 class GraphAdapter(PaddleAdapter):
     """The values of static graphs, such as those that ``paddle.jit.to_static`` traces."""

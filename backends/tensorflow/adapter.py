@@ -538,9 +538,6 @@ class TensorflowSemirings(Semirings):
     def rows(self, matrix: Array, places: Array) -> Array:
         return self.xp.gather(matrix, places)
 
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return self.xp.concat(arrays, 0)
-
 
 ADAPTER = TensorflowAdapter()
 """The backend for TensorFlow."""

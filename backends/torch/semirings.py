@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -96,9 +96,6 @@ class TorchSemirings(PublicSemirings):
 
     def rows(self, matrix: Array, places: Array) -> Array:
         return matrix.index_select(0, places)
-
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        return torch.cat(arrays)
 
 
 def _as_numpy(tensor: Any) -> Any:

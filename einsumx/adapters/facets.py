@@ -379,9 +379,9 @@ class Semirings(Part):
         """The rows of a matrix at ``places``, one row for each."""
         return self.xp.take(matrix, places, axis=0)
 
-    def joined(self, arrays: Sequence[Array]) -> Array:
-        """Arrays with one axis, one after another."""
-        joined: Array = self.named("concat")(arrays)
+    def joined(self, arrays: Sequence[Array], axis: int = 0) -> Array:
+        """Arrays one after another, along an axis."""
+        joined: Array = arrays[0] if len(arrays) == 1 else self.named("concat")(arrays, axis=axis)
         return joined
 
 

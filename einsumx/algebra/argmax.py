@@ -190,7 +190,7 @@ class _Contraction:
             for label in summed:
                 # Without elements there are no positions.
                 parts[label].append(found[label] if label in found else places * 0)
-        joined = {label: each[0] if len(each) == 1 else self._functions.joined(each) for label, each in parts.items()}
+        joined = {label: self._functions.joined(each) for label, each in parts.items()}
         shaped = {label: adapter.reshape(array, sized.shape) for label, array in joined.items()}
         return shaped if sized.output else {label: adapter.element(array) for label, array in shaped.items()}
 

@@ -95,15 +95,11 @@ def _by_blocks(functions: Semirings, add: str, multiply: str, lhs: Shape, rhs: S
             of_left = left[those if lhs[0] > 1 else slice(None), some, :]
             parts.append(of_terms(of_left, right[those, :, :] if rhs[0] > 1 else right))
             if some.stop == lhs[1]:
-                batches.append(_joined(functions, parts, 1))
+                batches.append(functions.joined(parts, 1))
                 parts = []
-        return _joined(functions, batches, 0)
+        return functions.joined(batches)
 
     return product
-
-
-def _joined(functions: Semirings, parts: list[Array], axis: int) -> Array:
-    return parts[0] if len(parts) == 1 else functions.named("concat")(parts, axis=axis)
 
 
 def _by_matmul(functions: Semirings, otherwise: Product, terms: int, dtype: str) -> Product:

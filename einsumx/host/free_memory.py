@@ -81,7 +81,7 @@ def _left_in_groups() -> Iterator[int]:
         if controllers and "memory" not in controllers.split(","):
             continue
         files = _FIRST if controllers else _SECOND
-        names = path.strip("/").split("/")  # in a container, the path may be outside the mount
+        names = [name for name in path.split("/") if name]  # in a container, the path may be outside the mount
         for count in range(len(names), -1, -1):
             left = _left_in_group("/".join([f"{_ROOT}{files.mount}", *names[:count]]), files)
             if left is not None:

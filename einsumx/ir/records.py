@@ -112,10 +112,10 @@ def _completed(kind: Any, values: Sequence[Any], named: Mapping[str, Any]) -> tu
         raise TypeError(f"{kind.__name__} takes {len(names)} values, not {len(values)}")
     given = dict(zip(names, values))
     for name in named:
-        if name in given or name not in names:
-            raise TypeError(
-                f"{kind.__name__} has {name}= twice" if name in given else f"{kind.__name__} has no {name}="
-            )
+        if name in given:
+            raise TypeError(f"{kind.__name__} has {name}= twice")
+        if name not in names:
+            raise TypeError(f"{kind.__name__} has no {name}=")
     given.update(named)
     for each in fields(kind):
         if each.name in given:

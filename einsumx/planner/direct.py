@@ -397,7 +397,7 @@ def _with_loops(
 
 
 def _do_loops_pay(side: _Matrices, matrices: int, inner: int, others: int, traits: Traits, dtype: str) -> bool:
-    """Whether a product for each element of ``loops`` clearly takes less time than a copy, or the search takes more."""
+    """Whether a product for each element of ``loops`` takes less time than a copy; if large, surely less."""
     if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
         return False
     count, rows = (side.term.size(labels) for labels in (side.loops, side.free))
