@@ -43,7 +43,7 @@ class LazyModule:
         if self._module is None:
             self._module = imported(self._name)
         value = getattr(self._module, name)
-        if callable(value) and not isinstance(value, type):
+        if callable(value):
             self.__dict__[name] = value  # found without this method from now on
         return value
 

@@ -47,7 +47,7 @@ def interrupted(frame_of, call, error=InterruptError):
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("function", ["_made_ready", "plain_run", "direct_product", "executable"])
+@pytest.mark.parametrize("function", ["_ready_plain", "plain_run", "direct_product", "executable"])
 def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     einsumx.cache_clear()
     with pytest.raises(InterruptError):

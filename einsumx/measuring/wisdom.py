@@ -66,7 +66,8 @@ def may_have(adapter: Adapter, device: str, equation: SizedEquation) -> bool:
     """Whether there is a finding for an equation; much faster than making the key of a contraction."""
     if not adapter.measured_plans:
         return False
-    for known in _places(adapter, device):
+    of_device = _known.get((adapter, device)) if device else None
+    for known in _places(adapter, device) if of_device is None else (of_device,):
         if known.found and wisdom_keys.equation_text(equation) in known.equations:
             return True
     return False

@@ -44,8 +44,11 @@ def direct_ops(
         traits: of the framework.
         dtype: of the result.
     """
-    count = len(operands)
-    if _is_one_call(equation, traits.rates) and may_be_one_einsum(equation, operands, traits, dtype):
+    count, rates = len(operands), traits.rates
+    steps = prod(equation.sizes) * max(count - 1, 1)
+    # Compared first, as there may be more steps than a float holds.
+    is_quick = steps <= rates.call * rates.native * (count + 1) and _is_one_call(equation, steps, rates)
+    if is_quick and may_be_one_einsum(equation, operands, traits, dtype):
         return (one_einsum(equation, count),), count
     if count > 2 or not traits.strided or not traits.views or dtype in dict(traits.widen):
         return None
@@ -94,14 +97,11 @@ def one_einsum(equation: SizedEquation, count: int) -> Op:
     return Native(count, tuple(range(count)), native_equation(equation.inputs, equation.output))
 
 
-def _is_one_call(equation: SizedEquation, rates: Rates) -> bool:
+def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
     """Whether one call of the framework's own einsum is the fastest: not for a view, nor for a product of matrices."""
     inputs, output = equation.inputs, equation.output
     first, last = inputs[0], inputs[-1]
     count = len(inputs)
-    steps = prod(equation.sizes) * max(count - 1, 1)
-    if steps > rates.call * rates.native * (count + 1):  # which may be more than a float holds
-        return False
     if count == 1:
         is_slow, calls = set(first) <= set(output), 1
     elif count > 2:
@@ -110,22 +110,26 @@ def _is_one_call(equation: SizedEquation, rates: Rates) -> bool:
         is_slow = len(first) <= 2 and len(last) <= 2 and not set(first).isdisjoint(last)
         # A term with labels of its own is summed before.
         calls = 1 + (not set(last).union(output).issuperset(first)) + (not set(first).union(output).issuperset(last))
-    return not is_slow and _is_tiny(steps, [shape[-1] for shape in equation.shapes if shape], rates, calls)
+    innermost = steps
+    for shape in equation.shapes:
+        if shape and shape[-1] < innermost:
+            innermost = shape[-1]
+    return not is_slow and _is_tiny(steps, innermost, rates, calls)
 
 
-def _is_tiny(steps: int, last: Sequence[int], rates: Rates, calls: int = 1) -> bool:
+def _is_tiny(steps: int, innermost: int, rates: Rates, calls: int = 1) -> bool:
     """Whether the framework's own einsum loops for less than the overhead of so many calls, or of the only one.
 
     Args:
         steps: multiply-adds.
-        last: the sizes of the operands' last axes, of which the least is about that of the innermost loop.
+        innermost: about the length of the innermost loop: the least of the sizes of the operands' last axes.
         rates: of the framework.
         calls: that compute the same.
     """
     overhead = rates.call * (1 if calls == 1 else calls - EINSUM_CALLS)
     if steps > overhead * rates.native:  # which may be more than a float holds
         return False
-    return steps / rates.native + steps / min(last, default=1) * EINSUM_ROW * rates.run <= overhead
+    return steps / rates.native + steps / innermost * EINSUM_ROW * rates.run <= overhead
 
 
 def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
@@ -141,7 +145,7 @@ def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], trai
         return False
     sizes = equation.sizes
     for operand, term in zip(operands, equation.inputs):
-        if operand.dtype != dtype or operand.shape != tuple([sizes[label] for label in term]):
+        if operand.dtype != dtype or operand.shape != tuple(map(sizes.__getitem__, term)):
             return False
         if not traits.native_any_labels and len(set(term)) < len(term):
             return False
@@ -178,7 +182,10 @@ class _Matrices(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """The labels of two terms by what a product does with them, and how many elements each class spans."""
+    """The labels of two terms by what a product does with them, and how many elements each class spans.
+
+    Those of the batch are in the order of the result.
+    """
 
     batch: Labels
     contracted: Labels
@@ -208,25 +215,50 @@ def direct_product(
     """
     if not traits.strided or traits.min_batch_axes:
         return None
-    classes = _classified(lhs, rhs, keep, use)
-    if classes is None:
-        return None
-    batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols = classes
-    sizes, steps = lhs.sizes, matrices * inner * rows * cols
+    sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
+    shared: list[int] = []
+    summed: list[int] = []
+    lhs_own: list[int] = []
+    rhs_own: list[int] = []
+    matrices = inner = rows = cols = 1
+    for label in lhs_labels:
+        size = sizes[label]
+        if size == 1 or type(size) is not int:
+            return None
+        if label not in rhs_labels:
+            lhs_own.append(label)
+            rows *= size
+        elif label in keep:
+            shared.append(label)
+            matrices *= size
+        else:
+            summed.append(label)
+            inner *= size
+    for label in rhs_labels:
+        if label not in lhs_labels:
+            size = sizes[label]
+            if size == 1 or type(size) is not int:
+                return None
+            rhs_own.append(label)
+            cols *= size
+    batch = tuple(filter(shared.__contains__, use.order or lhs.memory)) if shared else ()
+    contracted, lhs_free, rhs_free = tuple(summed), tuple(lhs_own), tuple(rhs_own)
+    steps = matrices * inner * rows * cols
     is_small = steps <= _SMALL
     is_matmul = contracted and dtype in traits.matmul_dtypes and dtype in FLOATS
     is_of_vectors = not (lhs_free or rhs_free)
     may_be_native = (is_small or is_of_vectors) and traits.rates.native > 0 and dtype in traits.native_dtypes
-    may_be_native = may_be_native and len(lhs.labels) + len(rhs_free) <= traits.native_max_labels
-    if may_be_native and is_small and (not is_matmul or len(lhs.labels) > 2 or len(rhs.labels) > 2):
-        last = [sizes[term.labels[-1]] for term in (lhs, rhs) if term.labels]
-        if _is_tiny(steps, last, traits.rates):
+    may_be_native = may_be_native and len(lhs_labels) + len(rhs_free) <= traits.native_max_labels
+    if may_be_native and is_small and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
+        innermost = min(map(sizes.__getitem__, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
+        if _is_tiny(steps, innermost, traits.rates):
             kept = (*batch, *lhs_free, *rhs_free)
             return _native(lhs, rhs, use.target(kept) or kept, slot)
     if not contracted and not (lhs_free and rhs_free and traits.outer_by_matmul):
         return _multiplied(lhs, rhs, use, slot)
     if not is_matmul or (batch and is_of_vectors and not may_be_native):
         return None  # for products of vectors, a multiplication and a sum may be faster
+    classes = _Classes(batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols)
     most = traits.max_batch_axes
     if most is not None and len(batch) > most:
         return None
@@ -265,39 +297,6 @@ def _product_of_packed(
     if any(side.copied or side.has_gaps for side in sides) or _turns(sides, batch, use, traits) >= _UNREADABLE:
         return None
     return _product(sides, batch, slot), (*batch, *sides[0].free, *sides[1].free)
-
-
-def _classified(lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse) -> _Classes | None:
-    """The classes of the labels, those of the batch in the order of the result; None if a size is 1 or unknown."""
-    sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
-    batch: list[int] = []
-    contracted: list[int] = []
-    lhs_free: list[int] = []
-    matrices = inner = rows = cols = 1
-    is_known = True
-    for label in lhs_labels:
-        size = sizes[label]
-        is_known = is_known and size != 1 and type(size) is int
-        if label not in rhs_labels:
-            lhs_free.append(label)
-            rows *= size
-        elif label in keep:
-            batch.append(label)
-            matrices *= size
-        else:
-            contracted.append(label)
-            inner *= size
-    rhs_free: list[int] = []
-    for label in rhs_labels:
-        if label not in lhs_labels:
-            size = sizes[label]
-            is_known = is_known and size != 1 and type(size) is int
-            rhs_free.append(label)
-            cols *= size
-    if not is_known:
-        return None
-    ordered = tuple([label for label in use.order or lhs.memory if label in batch]) if batch else ()
-    return _Classes(ordered, tuple(contracted), tuple(lhs_free), tuple(rhs_free), matrices, inner, rows, cols)
 
 
 def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Labels]:
@@ -442,8 +441,9 @@ def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, traits: Tr
         (*right.own, *right.contracted, *right.free) != right.term.labels
     )
     result = (*batch, *left.free, *right.free)
-    if use.order is not None:
-        return count + (result != use.order and result != use.target(result))
+    order = use.order
+    if order is not None:
+        return count + (result != order and (len(result) == len(order) or result != use.target(result)))
     return count if use.is_ready(result, left.term.sizes, traits) else count + _UNREADABLE
 
 
@@ -494,7 +494,7 @@ def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> li
     """
     calls: list[Op] = []
     slots = []
-    sizes = sides[0].term.sizes
+    size_of = sides[0].term.sizes.__getitem__
     for side, is_left in zip(sides, (True, False)):
         term, free, contracted, is_turned, reason, _, _, own = side
         source, labels = term.slot, term.labels
@@ -511,10 +511,11 @@ def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> li
             calls.append(Transpose(slot, source, tuple(map(labels.index, order))))
             source, slot = slot, slot + 1
         if len(free) != 1 or len(contracted) != 1 or len(own) != len(batch):
-            rows, inner = term.size(free), term.size(contracted)
+            rows, inner = prod(map(size_of, free)), prod(map(size_of, contracted))
             shape: tuple[int, ...] = (inner,)  # a vector
             if free or batch:
-                lead = [sizes[label] if label in own else 1 for label in batch]
+                is_whole = len(own) == len(batch)
+                lead = map(size_of, batch) if is_whole else [size_of(label) if label in own else 1 for label in batch]
                 shape = (*lead, rows, inner) if is_left else (*lead, inner, rows)
             if len(labels) > 1 or len(shape) > 1:
                 calls.append(Reshape(slot, source, shape))
@@ -524,7 +525,7 @@ def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> li
     calls.append(Matmul(slot, lhs, rhs))
     left, right = sides[0].free, sides[1].free
     if (len(left) != 1 and (left or batch)) or (len(right) != 1 and (right or batch)):
-        calls.append(Reshape(slot + 1, slot, tuple([sizes[label] for label in (*batch, *left, *right)])))
+        calls.append(Reshape(slot + 1, slot, tuple(map(size_of, (*batch, *left, *right)))))
     return calls
 
 

@@ -93,10 +93,10 @@ def lower(
             problem = _Problem(equation, operands, path, traits, dtype, accumulate)
             lowered = _lowered(problem, Choosing(names) if names else BY_COST)
         calls, result = lowered
-    shape = equation.shape
+    named = "" if equation.named == equation.text else equation.named
     return Program(
-        equation.text, backend, device, tuple(operands), path, calls, result, shape, dtype, algebra,
-        named="" if equation.named == equation.text else equation.named, choices=tuple(names),
+        equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype, algebra, named,
+        tuple(names),
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def plain_terms(equation: SizedEquation, operands: Sequence[Operand], dtype: str
         strides = operand.strides
         if operand.dtype != dtype or len(set(labels)) < len(labels) or (strides is not None and 0 in strides):
             return None
-        if 1 in operand.shape and operand.shape != tuple([sizes[label] for label in labels]):
+        if 1 in operand.shape and operand.shape != tuple(map(sizes.__getitem__, labels)):
             return None
         terms.append(Term(slot, labels, strides, sizes))
     return terms
@@ -117,7 +117,7 @@ class ResultUse(NamedTuple):
 
     def target(self, labels: Labels) -> Labels | None:
         """``labels`` in the requested order."""
-        return None if self.order is None else tuple([label for label in self.order if label in labels])
+        return None if self.order is None else tuple(filter(labels.__contains__, self.order))
 
     def is_ready(self, result: Labels, sizes: Sequence[int], traits: Traits) -> bool:
         """Whether the next step can read a C-contiguous result in place."""
@@ -150,4 +150,7 @@ def native_equation(inputs: Sequence[Labels], output: Labels) -> str:
     labels = dict.fromkeys(chain(*inputs))
     letters = dict(zip(labels, SYMBOLS if len(labels) <= len(SYMBOLS) else map(symbol, range(len(labels)))))
     letter = letters.__getitem__
-    return f"{','.join([''.join(map(letter, labels)) for labels in inputs])}->{''.join(map(letter, output))}"
+    terms = []
+    for each in inputs:
+        terms.append("".join(map(letter, each)))  # noqa: PERF401  a comprehension is a function, for Python before 3.12
+    return f"{','.join(terms)}->{''.join(map(letter, output))}"

@@ -236,6 +236,11 @@ def _ready_plain(adapter: Adapter, translation: Translation, equation: str, *sig
     A look-up need not tell types of values apart: signatures begin with the type of the array, and two of one type have
     values of the same types.
     """
+    if translation is of_einsum:
+        check_plain(adapter, signatures)
+        run = plain_run(adapter, equation, signatures)
+        if run is not None:
+            return run
     return _made_ready(adapter, translation, equation, _NO_TARGET, *signatures)
 
 

@@ -77,7 +77,7 @@ def _compiled(
     calls: list[Call] = []
     for op in program.ops:
         sources, out = op.sources, op.out
-        read, dtype = list(map(shapes.__getitem__, sources)), dtypes[sources[0]]
+        read, dtype = tuple(map(shapes.__getitem__, sources)), dtypes[sources[0]]
         if is_sized or is_known(op.sizes):
             calls.append((out, sources, _kernel(op, program, adapter, read, dtype)))
         if out == program.result:
@@ -368,9 +368,13 @@ def _code(arguments: tuple[int, ...], calls: tuple[Slots, ...], result: int, fin
 
 def _spent(calls: Sequence[Slots], result: int) -> dict[int, list[int]]:
     """For each call, by the slot that it writes, the values of calls that it uses last; operands are the caller's."""
-    written = {out for out, _ in calls}
-    dead = last_uses(calls, result).items()
-    return {out: own for out, slots in dead if (own := [slot for slot in slots if slot in written])}
+    written = dict(calls)
+    spent: dict[int, list[int]] = {}
+    for out, slots in last_uses(calls, result).items():
+        own = list(filter(written.__contains__, slots))
+        if own:
+            spent[out] = own
+    return spent
 
 
 _RUNS = 8
@@ -410,7 +414,7 @@ class _Steps:
             return self._compiled(*operands)
         values = {**self._constants, **dict(zip(self._arguments, operands))}
         for out, sources, kernel, spent in self._calls:
-            values[out] = kernel(*[values[slot] for slot in sources])
+            values[out] = kernel(*map(values.__getitem__, sources))
             for slot in spent:
                 del values[slot]
         result = values[self._result]

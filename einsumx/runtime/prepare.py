@@ -247,13 +247,18 @@ def plain_run(
     # An optimizer object may find another path next time.
     if type(optimize) not in (str, list, tuple) or ("logging" in sys.modules and log.is_told()):
         return None
-    operands = described(adapter, signatures)
+    try:
+        operands = tuple(map(adapter.operand, signatures))
+    except BackendError:
+        return None  # the error will say of which operand
     dtype = operands[0].dtype
     for operand in operands:
         if operand.dtype != dtype or operand.weak:
             return None
-    sized = bind.bind_plain(written, tuple(map(attrgetter("shape"), operands)))
-    device = one_device(adapter, signatures)
+    sized = bind.bind_plain(written, tuple(map(_shape_of, operands)))
+    device, *others = set(map(adapter.device_of, signatures))
+    if others:
+        device = one_device(adapter, signatures)
     traits = calibration.calibrated(adapter, device)
     is_served = traits.dtypes is None or dtype in traits.dtypes
     if sized is None or not is_served or wisdom.may_have(adapter, device, sized):
@@ -261,6 +266,9 @@ def plain_run(
     steps = path.find_path(sized, optimize, operands)
     program = lower.lower(sized, operands, steps, lower.Setting(adapter.name, device, traits, dtype))
     return execute.executable(program, adapter)
+
+
+_shape_of = attrgetter("shape")
 
 
 def described(adapter: Adapter, signatures: Sequence[Signature]) -> tuple[Operand, ...]:
