@@ -24,6 +24,7 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.sessions = ["tests", "lint"]
 
 BACKENDS = {
+    "autograd": ("autograd",),
     "cubed": ("cubed",),
     "dpnp": ("dpnp", "intel-opencl-rt"),  # a runtime for the processor
     "mlx": ("mlx[cpu]",),
@@ -46,7 +47,7 @@ OWN_EINSUMS = {
     "tensorflow": ("tensorflow:einsum",),
     "tinygrad": ("tinygrad:Tensor.einsum",),
 }
-"""The einsum functions of these libraries, which the conformance suite judges beside; the others have none."""
+"""The einsum functions of these libraries, which the conformance suite judges beside; most others have none."""
 
 _TINYGRADS = "memory or semiring or exponents or accumulators or argmax or random or threads or (many and 1000)"
 SLOW = {

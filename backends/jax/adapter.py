@@ -148,6 +148,9 @@ class JaxAdapter(Adapter):
             )
         return dtype
 
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        return self.xp.asarray(value)  # of a weak dtype
+
     # -- primitives -------------------------------------------------------------------------------------
 
     def copy(self, array: Array) -> Array:

@@ -127,6 +127,9 @@ class NumpyAdapter(Adapter):
     def can_cast(self, source: str, target: str, casting: Casting) -> bool:
         return bool(self.xp.can_cast(self.dtype(source), self.dtype(target), casting))
 
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        return self.xp.asarray(value)  # a number is no weaker than an array
+
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.transpose(axes)
 

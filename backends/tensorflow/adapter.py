@@ -154,10 +154,6 @@ class TensorflowAdapter(Adapter):
         details = self.xp.config.experimental.get_device_details(found[0]) if found else {}
         return str(details.get("device_name", ""))
 
-    def operand(self, signature: Signature) -> Operand:
-        _, shape, dtype, _ = signature
-        return Operand(shape, self.dtype_name(dtype))
-
     def dtype_name(self, dtype: Any) -> str:
         try:
             name = str(self.xp.as_dtype(dtype).name)

@@ -34,7 +34,7 @@ from einsumx.dtypes import kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
-from einsumx.ir.layout import inverse, layout_class, memory_order
+from einsumx.ir.layout import inverse, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
@@ -206,10 +206,6 @@ class TorchAdapter(Adapter):
 
     def device(self, array: Array) -> str:
         return str(array.device)
-
-    def operand(self, signature: Signature) -> Operand:
-        _, shape, dtype, _, strides = signature
-        return Operand(tuple(shape), self.dtype_name(dtype), layout_class(shape, strides))
 
     def dtype_name(self, dtype: Any) -> str:
         try:

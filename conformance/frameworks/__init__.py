@@ -10,6 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.framework import AdapterFramework, Framework
 from einsumx.conformance.frameworks.array_api import ArrayApiFramework
+from einsumx.conformance.frameworks.autograd import AutogradFramework
 from einsumx.conformance.frameworks.cubed import CubedFramework
 from einsumx.conformance.frameworks.cupy import CupyFramework
 from einsumx.conformance.frameworks.dpnp import DpnpFramework
@@ -39,6 +40,7 @@ KNOWN: dict[str, type[Framework]] = {
         MlxFramework,
         PaddleFramework,
         TinygradFramework,
+        AutogradFramework,
         SparseFramework,
         CubedFramework,
         NdonnxFramework,

@@ -14,6 +14,7 @@ from einsumx.adapters.typing import Array, Signature
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.imports import LazyModule
+from einsumx.ir.layout import layout_class
 from einsumx.ir.program import Operand
 
 __all__ = ["Arrays"]
@@ -77,7 +78,7 @@ class Arrays:
         return self.cpu
 
     def signature(self, array: Array) -> Signature:
-        """Type, shape, dtype and whatever else plans depend on. It is the key of every cache, so every call takes it.
+        """Type, shape, dtype, device, and strides in elements if plans depend on them: the key of every cache.
 
         A size that is no number is :data:`~einsumx.ir.sizes.UNKNOWN` in the shape, as
         :func:`~einsumx.ir.bind.planned_sizes` writes it.
@@ -147,9 +148,12 @@ class Arrays:
         return None
 
     def operand(self, signature: Signature) -> Operand:
-        """The planner's description of a signature: strides in elements (None: C-contiguous), dtype by name."""
-        _, shape, dtype, *_ = signature
-        return Operand(shape, self.dtype_name(dtype))
+        """The planner's description of a signature: strides in elements (None: C-contiguous), dtype by name.
+
+        Override it if signatures have further entries.
+        """
+        _, shape, dtype, _, *strides = signature
+        return Operand(tuple(shape), self.dtype_name(dtype), layout_class(shape, *strides) if strides else None)
 
     def dtype_name(self, dtype: Any) -> str:
         """NumPy's name of one of the framework's dtypes.
@@ -190,14 +194,6 @@ class Arrays:
         return can_cast(source, target, casting)
 
     # -- from Python and from NumPy, and back -------------------------------------------------------------
-
-    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
-        """A Python scalar or nested list as an array on the device of ``like``, the first array of the call.
-
-        A scalar adopts ``dtype``, the promotion of the arrays of the call, if the framework's promotion does so. In a
-        call without arrays, ``like`` is None and ``dtype`` is empty.
-        """
-        return self.xp.asarray(value)
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
         """A NumPy array as an array of the framework, on ``device`` (the default device if empty)."""

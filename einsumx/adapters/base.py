@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from typing import Any
 
 from einsumx.adapters.facets import Configured, Exponents, Gradients, Replaced, Semirings, Transfers
 from einsumx.adapters.typing import Array, Run, Signature
+from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
+
+np: Any = LazyModule("numpy")
 
 
 class Adapter(Replaced, Configured, Exponents, Transfers):
@@ -54,6 +58,18 @@ class Adapter(Replaced, Configured, Exponents, Transfers):
     def takes_arrays_of(self, other: Adapter) -> bool:
         """Whether it also takes the arrays of another adapter, beside those that it serves."""
         return False
+
+    def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        """A Python scalar or nested list as an array on the device of ``like``, the first array of the call.
+
+        A scalar adopts ``dtype``, the promotion of the arrays of the call, if that is of its kind or a wider one;
+        override it if the framework promotes otherwise. In a call without arrays, ``like`` is None and ``dtype`` is
+        empty.
+        """
+        host = np.asarray(value)
+        adopts = dtype and not isinstance(value, list | tuple) and self.can_cast(host.dtype.name, dtype, "same_kind")
+        array = self.from_numpy(host, "" if like is None else self.device(like))
+        return self.cast(array, dtype) if adopts else array
 
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         """The function that executes ``op``, with its sources as arguments. By default it calls the op's primitive.

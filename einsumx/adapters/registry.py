@@ -51,6 +51,7 @@ BUILTIN = (
     "mlx",
     "paddle",
     "tinygrad",
+    "autograd",
     "sparse",
     "cubed",
     "ndonnx",

@@ -1,0 +1,133 @@
+"""Autograd: NumPy's arrays, which a box holds while autograd records what is done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Semirings
+from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.rates import Rates
+from einsumx.backends.numpy.adapter import ADAPTER as NUMPY
+from einsumx.backends.numpy.adapter import NumpyNames
+from einsumx.dtypes import itemsize
+from einsumx.dtypes import kind as dtype_kind
+from einsumx.ir.layout import contiguous
+from einsumx.ir.program import Program
+
+__all__ = ["ADAPTER", "AutogradAdapter"]
+
+
+class AutogradAdapter(Adapter):
+    """Boxes of autograd, and NumPy's arrays beside them, which are constants."""
+
+    name = "autograd"
+    module = "autograd.numpy"
+    import_statement = "import autograd.numpy as np"
+    install = "pip install autograd"
+    device_kinds = ("cpu",)
+    constant_dtypes = True
+    cpu = replace(
+        NUMPY.cpu,
+        matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128"}),
+        exact_products=(),
+        wide_products=(),
+        pool_products=frozenset(),
+        native_dtypes=frozenset(),  # the gradients of its einsum are einsums of all other operands, without BLAS
+        memory_order=False,
+        rates=Rates(call=10e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9),
+    )
+    no_limit = (
+        "every intermediate is kept for the gradients; leave memory_limit= away, or contract arrays of NumPy where "
+        "autograd differentiates nothing"
+    )
+
+    @cached_property
+    def _value(self) -> Any:
+        return import_module("autograd.tracer").getval
+
+    def check_type(self, kind: type) -> None:
+        if kind.__name__ != "ArrayBox":
+            raise wrong_type_error(kind, "autograd's boxes of arrays")
+
+    def takes_arrays_of(self, other: Adapter) -> bool:
+        return other is NUMPY
+
+    # -- describing arrays ------------------------------------------------------------------------------
+
+    def signature(self, array: Array) -> Signature:
+        value = NUMPY.xp.asarray(self._value(array))  # a box may hold a number
+        strides = tuple([step // value.itemsize for step in value.strides])
+        if 0 in strides and array is not value:
+            strides = contiguous(value.shape)  # elements in one place of memory have derivatives of their own
+        return type(array), value.shape, value.dtype, "cpu", strides
+
+    def dtype_name(self, dtype: Any) -> str:
+        return NUMPY.dtype_name(dtype)
+
+    def dtype(self, name: str) -> Any:
+        return NUMPY.dtype(name)
+
+    def promote(self, dtypes: Sequence[str]) -> str:
+        return NUMPY.promote(dtypes)
+
+    def from_numpy(self, array: Any, device: str = "") -> Array:
+        return array
+
+    def to_numpy(self, array: Array) -> Any:
+        return NUMPY.xp.asarray(self._value(array))
+
+    # -- primitives -------------------------------------------------------------------------------------
+
+    def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
+        # Every (size + 1)-th element of two merged axes: the gradient of autograd's own diagonal is of float64 alone.
+        rest, size = [axis for axis in range(array.ndim) if axis not in (axis1, axis2)], array.shape[axis1]
+        array = self.xp.transpose(array, (*rest, axis1, axis2))
+        return self.xp.reshape(array, (*array.shape[:-2], size * size))[..., :: size + 1]
+
+    def copy(self, array: Array) -> Array:
+        return self.xp.array(array)
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        if array.dtype.kind == "c" and dtype_kind(dtype) not in "bc":
+            array = self.xp.real(array)
+        if array.dtype.kind != "c" and dtype_kind(dtype) == "c":  # the derivative of astype would warn of the cast back
+            real = self._as(array, f"float{itemsize(dtype) * 4}")
+            return real + NUMPY.xp.full((1,) * array.ndim, -0.0, dtype)
+        return array.astype(dtype)
+
+    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self.xp.sum(array, axis=axes, dtype=array.dtype)
+
+    def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
+        # Sums of no elements, for gradients that are zeros and not None.
+        nothing = [self.cast(self.xp.sum(self.xp.ravel(array)[:0]), dtype) for array in arrays]
+        return self.xp.zeros(shape, dtype) + sum(nothing)
+
+    def prepare(self, run: Run, program: Program) -> Run:
+        def quiet(*operands: Array) -> Array:
+            with NUMPY.mode(operands[0]):
+                return run(*operands)
+
+        return quiet
+
+    @cached_property
+    def semirings(self) -> Semirings:
+        return AutogradSemirings(self)
+
+
+class AutogradSemirings(NumpyNames):
+    """NumPy's functions, of which autograd differentiates all but ``take``."""
+
+    def detached(self, array: Array) -> Array:
+        return self.adapter.to_numpy(array)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return matrix[places]
+
+
+ADAPTER = AutogradAdapter()
