@@ -104,9 +104,10 @@ class AutogradAdapter(Adapter):
         return self.xp.sum(array, axis=axes, dtype=array.dtype)
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        # Sums of no elements, for gradients that are zeros and not None.
-        nothing = [self.cast(self.xp.sum(self.xp.ravel(array)[:0]), dtype) for array in arrays]
-        return self.xp.zeros(shape, dtype) + sum(nothing)
+        zeros = self.xp.zeros(shape, dtype)
+        for array in arrays:  # sums of no elements, for gradients that are zeros and not None
+            zeros = zeros + self.cast(self.xp.sum(self.xp.ravel(array)[:0]), dtype)
+        return zeros
 
     def prepare(self, run: Run, program: Program) -> Run:
         def quiet(*operands: Array) -> Array:
