@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from einsumx import einsum
-from einsumx.backends.numpy import compiled
+from einsumx.backends.numpy import loops
 from einsumx.measuring.steady import turn
 from einsumx.semirings import log, max_plus
 
@@ -146,7 +146,7 @@ def main() -> None:
     makers: dict[str, Callable[[Any], Any]] = {"numpy": np.asarray, **({"torch": torch.tensor} if torch else {})}
     for title, against, names, contenders in tables():
         # By themselves, the loops come after 4e9 terms.
-        compiled._computed = float("inf") if "numba" in title else -float("inf")
+        loops._computed = float("inf") if "numba" in title else -float("inf")
         print(f"\n{title:56}" + "".join(f"{name:>11}" for name in names) + f"  {against}/einsumx")
         for framework, make in makers.items():
             if contenders is derivatives and framework != "torch":

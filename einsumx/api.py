@@ -71,7 +71,7 @@ def _traced(name: str) -> None:
     """
 
     def compiled(*operands: Any, **options: Any) -> Any:
-        from einsumx.backends.torch.compile import call
+        from einsumx.backends.torch.graphs import call
 
         return call(name, *operands, **options)
 

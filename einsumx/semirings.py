@@ -206,7 +206,7 @@ class Semiring:
         keywords = {"dtype": dtype, "casting": casting, "optimize": optimize, "backend": backend}
         torch = sys.modules.get("torch")
         if torch is not None and torch.compiler.is_compiling():
-            from einsumx.backends.torch.compile import outside
+            from einsumx.backends.torch.graphs import outside
 
             return outside(_argmax_by_fields, *self.algebra.arguments, *operands, **keywords)  # type: ignore[no-any-return]
         return attained(self._request(*operands, **keywords))

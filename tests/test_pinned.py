@@ -144,7 +144,7 @@ def test_several_threads_share_a_ring() -> None:
 def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     """PyTorch's adapter, which brings blocks to the CPU as it would to a GPU, on a fake of torch.cuda."""
     torch = pytest.importorskip("torch")
-    from einsumx.backends.torch import cuda as torch_cuda
+    from einsumx.backends.torch import staging
 
     cuda = FakeCuda()
     current: list[Any] = []
@@ -191,7 +191,7 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         assert current, "memory of the computing stream"
         return torch.empty(shape, dtype=dtype)
 
-    class Uploads(torch_cuda.CudaUploads):
+    class Uploads(staging.CudaUploads):
         def copy(self, target: Any, start: int, piece: Any) -> Any:
             return super().copy(Target(target), start, piece)
 
@@ -202,11 +202,11 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         uint8=torch.uint8,
         from_numpy=torch.from_numpy,
     )
-    monkeypatch.setattr(torch_cuda, "torch", fake)
+    monkeypatch.setattr(staging, "torch", fake)
     adapter = get_backend("torch")
     monkeypatch.setattr(adapter, "ring", lambda device: Ring(Uploads(device, adapter.dtype), 4096))
     yield cuda
-    torch_cuda._stream.cache_clear()
+    staging._stream.cache_clear()
 
 
 def test_torch_has_a_ring_for_each_device_of_cuda_and_for_no_other() -> None:
@@ -244,7 +244,7 @@ def test_an_interruption_leaves_nothing_pinned(torch_cuda: FakeCuda) -> None:
 
 
 def test_cuda_that_pins_nothing_says_so(torch_cuda: FakeCuda) -> None:
-    from einsumx.backends.torch import cuda as module
+    from einsumx.backends.torch import staging as module
 
     module.torch.cuda.cudart().cudaHostRegister = lambda *_: 2
     with pytest.raises(RuntimeError, match="CUDA does not pin memory of the host: 2"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from einsumx import Semiring
-from einsumx.backends.numpy import compiled
+from einsumx.backends.numpy import loops
 from einsumx.semirings import max_plus, max_times
 
 SEMIRINGS = (
@@ -43,10 +43,10 @@ def test_loops_give_the_bits_of_functions_of_arrays(semiring, dtype, monkeypatch
     pytest.importorskip("numba")
     for shapes in SHAPES:
         lhs, rhs = operands(shapes, dtype)
-        monkeypatch.setattr(compiled, "_computed", -np.inf)
+        monkeypatch.setattr(loops, "_computed", -np.inf)
         expected = product(lhs, rhs, semiring)
-        monkeypatch.setattr(compiled, "_computed", np.inf)
-        assert compiled.loops(semiring.add, semiring.multiply, dtype, 1) is not None
+        monkeypatch.setattr(loops, "_computed", np.inf)
+        assert loops.product_loops(semiring.add, semiring.multiply, dtype, 1) is not None
         np.testing.assert_array_equal(product(lhs, rhs, semiring), expected)
         np.testing.assert_array_equal(product(lhs, np.asfortranarray(rhs), semiring), expected)
 
@@ -54,26 +54,26 @@ def test_loops_give_the_bits_of_functions_of_arrays(semiring, dtype, monkeypatch
 def test_loops_are_compiled_once_as_much_was_computed_as_they_cost(monkeypatch):
     """A process that computes little never waits for numba."""
     asked = []
-    monkeypatch.setattr(compiled, "_compiled", lambda *names: asked.append(names))
-    monkeypatch.setattr(compiled, "_computed", 0)
+    monkeypatch.setattr(loops, "_compiled", lambda *names: asked.append(names))
+    monkeypatch.setattr(loops, "_computed", 0)
     square = np.ones((40, 40))
     for _ in range(3):
         product(square, square, max_plus)
-    assert compiled._computed == 3 * 40**3
+    assert loops._computed == 3 * 40**3
     assert asked == []
-    monkeypatch.setattr(compiled, "_PAYS", 3 * 40**3)
+    monkeypatch.setattr(loops, "_PAYS", 3 * 40**3)
     product(square, square, max_plus)
     assert asked == [("maximum", "add")]
-    assert compiled._computed == 3 * 40**3
+    assert loops._computed == 3 * 40**3
 
 
 def test_functions_of_arrays_stay_where_numba_cannot_compile(monkeypatch):
     """In half precision, without numba, and where its compiler is off."""
-    monkeypatch.setattr(compiled, "_computed", np.inf)
-    assert compiled.loops("maximum", "add", "float16", 1) is None
+    monkeypatch.setattr(loops, "_computed", np.inf)
+    assert loops.product_loops("maximum", "add", "float16", 1) is None
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "numba", None)
-        assert compiled._compiled.__wrapped__("maximum", "add") is None
+        assert loops._compiled.__wrapped__("maximum", "add") is None
     numba = pytest.importorskip("numba")
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert compiled._compiled.__wrapped__("maximum", "add") is None
+    assert loops._compiled.__wrapped__("maximum", "add") is None

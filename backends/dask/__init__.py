@@ -1,7 +1,7 @@
 """Contracts Dask arrays: the result is a lazy Dask array, whose tasks are einsumx calls on chunks.
 
-``operands.py`` reads a call, ``plan.py`` decides on steps and chunks from sizes alone, ``build.py`` makes the graph,
-and ``tasks.py`` is what its tasks run. Only ``operands.py``, ``build.py`` and ``patch.py`` import Dask.
+``arrays.py`` reads a call, ``choices.py`` decides on steps and chunks from sizes alone, ``graphs.py`` makes the graph,
+and ``kernels.py`` is what its tasks run. Only ``arrays.py``, ``graphs.py`` and ``patch.py`` import Dask.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
     from einsumx.adapters.replacement import Name
-    from einsumx.backends.dask import build as _build
-    from einsumx.backends.dask import operands as _operands
+    from einsumx.backends.dask import arrays as _arrays
+    from einsumx.backends.dask import graphs as _graphs
     from einsumx.backends.dask import patch as _patch
     from einsumx.backends.dask import program as _program
     from einsumx.backends.dask.program import ChunkedProgram
     from einsumx.runtime.request import Request
 else:
-    _build = LazyModule("einsumx.backends.dask.build")
-    _operands = LazyModule("einsumx.backends.dask.operands")
+    _graphs = LazyModule("einsumx.backends.dask.graphs")
+    _arrays = LazyModule("einsumx.backends.dask.arrays")
     _patch = LazyModule("einsumx.backends.dask.patch")
     _program = LazyModule("einsumx.backends.dask.program")
 
@@ -40,14 +40,14 @@ def einsum(request: Request) -> Any:
         SizeError: sizes that do not fit, or are not known.
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    call = _operands.read(request)
-    result = _build.build(call.program(), call.operands.arrays)
-    return result if request.factors is None else _build.added(result, request)
+    call = _arrays.read(request)
+    result = _graphs.build(call.program(), call.operands.arrays)
+    return result if request.factors is None else _graphs.added(result, request)
 
 
 def planned(request: Request) -> ChunkedProgram:
     """The steps and chunks by which :func:`einsum` contracts the same operands; it raises the same errors."""
-    return _operands.read(request).program()
+    return _arrays.read(request).program()
 
 
 def is_same(array: Any, other: Any) -> bool:
@@ -61,9 +61,9 @@ def run(program: ChunkedProgram, operands: Sequence[Any]) -> Any:
     Raises:
         SizeError, BackendError: their shapes, chunks or dtypes are not the program's.
     """
-    read = _operands.read_operands(operands)
+    read = _arrays.read_operands(operands)
     _program.check_operands(program, read.chunked)
-    return _build.build(program, read.arrays)
+    return _graphs.build(program, read.arrays)
 
 
 def _names() -> Iterable[Name]:

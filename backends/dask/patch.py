@@ -10,7 +10,7 @@ from typing import Any
 from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import lazy_module
 from einsumx.adapters.replacement import Function, Name, say_native
-from einsumx.backends.dask.operands import KEYWORDS
+from einsumx.backends.dask.arrays import KEYWORDS
 
 __all__ = ["names"]
 

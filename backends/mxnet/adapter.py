@@ -11,7 +11,7 @@ from einsumx.adapters.facets import Semirings
 from einsumx.adapters.replacement import Name
 from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
 from einsumx.backends.mxnet.gradients import ArrayGradients, record
-from einsumx.backends.mxnet.graph import recorded, signatures
+from einsumx.backends.mxnet.graphs import recorded, signatures
 from einsumx.backends.mxnet.kernels import MxnetKernels
 from einsumx.backends.mxnet.patch import names
 from einsumx.backends.mxnet.semirings import MxnetSemirings

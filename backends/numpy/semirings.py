@@ -14,7 +14,7 @@ from einsumx.adapters.typing import Array
 from einsumx.algebra.products import composed as composed_product
 from einsumx.algebra.products import composed_workspace
 from einsumx.backends.numpy.adapter import NumpyNames
-from einsumx.backends.numpy.compiled import loops
+from einsumx.backends.numpy.loops import product_loops
 from einsumx.dtypes import itemsize
 from einsumx.host.threads import get_num_threads, run
 from einsumx.imports import LazyModule
@@ -103,7 +103,9 @@ def product(
     if sums >= _FEW_SUMS:
         return run
     composed = otherwise()
-    return lambda left, right: (run if loops(add, multiply, left.dtype.name, sums * inner) else composed)(left, right)
+    return lambda left, right: (run if product_loops(add, multiply, left.dtype.name, sums * inner) else composed)(
+        left, right
+    )
 
 
 def workspace(add: str, lhs: Shape, rhs: Shape, dtype: str) -> int:
@@ -146,7 +148,7 @@ def _by_rows(lhs: Any, rhs: Any, *, add: Any, multiply: Any) -> Any:
     rows, inner, cols = lhs.shape[1], lhs.shape[2], rhs.shape[2]
     out = np.empty((batch, rows, cols), lhs.dtype)
     rhs = np.ascontiguousarray(rhs)
-    compiled = loops(add.__name__, multiply.__name__, lhs.dtype.name, batch * rows * inner * cols)
+    compiled = product_loops(add.__name__, multiply.__name__, lhs.dtype.name, batch * rows * inner * cols)
     if compiled is not None:
         _by_loops(compiled, np.ascontiguousarray(lhs), rhs, out)
         return out

@@ -42,13 +42,13 @@ from einsumx.ir.sizes import is_known
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    import einsumx.backends.torch.cuda as cuda
     import einsumx.backends.torch.gradients as gradients
     import einsumx.backends.torch.patch as patch
+    import einsumx.backends.torch.staging as staging
 else:
     gradients = LazyModule("einsumx.backends.torch.gradients")
     patch = LazyModule("einsumx.backends.torch.patch")
-    cuda = LazyModule("einsumx.backends.torch.cuda")
+    staging = LazyModule("einsumx.backends.torch.staging")
 
 __all__ = ["ADAPTER", "TorchAdapter"]
 
@@ -524,7 +524,7 @@ class TorchAdapter(Adapter):
     def ring(self, device: str) -> Ring | None:
         if device.partition(":")[0] != "cuda":
             return None
-        return Ring(cuda.CudaUploads(self.xp.device(device), self.dtype))
+        return Ring(staging.CudaUploads(self.xp.device(device), self.dtype))
 
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":

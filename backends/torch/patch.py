@@ -95,7 +95,7 @@ def _overrides(kind: type) -> bool:
 
 def _compiled(*operands: Any, **options: Any) -> Any:
     """The function that torch.compile traces instead of the replacement: a node that calls it."""
-    from einsumx.backends.torch.compile import patched_einsum
+    from einsumx.backends.torch.graphs import patched_einsum
 
     return patched_einsum(*operands, **options)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from einsumx.adapters.facets import Semirings
 from einsumx.adapters.typing import Array
 from einsumx.algebra.products import composed, composed_workspace, log_sum_exp
-from einsumx.backends.numpy import compiled, semirings
+from einsumx.backends.numpy import loops, semirings
 from einsumx.backends.torch.choices import IN_NUMPY
 from einsumx.imports import LazyModule, imported
 
@@ -73,7 +73,7 @@ class TorchSemirings(PublicSemirings):
         def product(left: Array, right: Array) -> Array:
             if kernels.is_observed((left, right)):
                 return by_torch(left, right)
-            if not (is_faster or compiled.loops(add, multiply, dtype, terms)):
+            if not (is_faster or loops.product_loops(add, multiply, dtype, terms)):
                 return by_torch(left, right)
             return torch.from_numpy(kernel(_as_numpy(left), _as_numpy(right)))
 

@@ -44,9 +44,9 @@ CLIENT = Client("opt_einsum", "pip install opt_einsum", _names)
 
 def _traced_contract(*operands: Any, **options: Any) -> Any:
     """The function that torch.compile traces instead of ``contract``: a node that calls it."""
-    from einsumx.backends.torch import compile as torch_compile
+    from einsumx.backends.torch import graphs as torch_graphs
 
-    return torch_compile.contract(*operands, **options)
+    return torch_graphs.contract(*operands, **options)
 
 
 def _traced_call(self: Any, *arrays: Any, **options: Any) -> Any:

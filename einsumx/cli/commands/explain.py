@@ -158,7 +158,7 @@ _NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
 
 
 def _explain_chunks(options: argparse.Namespace) -> bool:
-    from einsumx.backends.dask.plan import program_of_sizes
+    from einsumx.backends.dask.choices import program_of_sizes
 
     if options.backend != "dask":
         raise EinsumxError("--chunks are those of Dask arrays; pass --backend dask")

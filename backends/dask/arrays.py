@@ -9,7 +9,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import is_builtin, is_stored
-from einsumx.backends.dask.plan import chunked_program
+from einsumx.backends.dask.choices import chunked_program
 from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["loops"]
+__all__ = ["product_loops"]
 
 _PAYS = 4e9
 """The terms that functions of arrays compute in about the time that numba takes to be imported and to compile."""
@@ -25,7 +25,7 @@ _computed = 0.0
 """The terms that were computed by functions of arrays in this process."""
 
 
-def loops(add: str, multiply: str, dtype: str, terms: int) -> Callable[..., None] | None:
+def product_loops(add: str, multiply: str, dtype: str, terms: int) -> Callable[..., None] | None:
     """The function that computes a part of a product; None while functions of arrays should.
 
     It takes ``lhs[batch, m, k]``, ``rhs[batch, k, n]`` and ``out[batch, m, n]``, all C-contiguous, an operand's batch

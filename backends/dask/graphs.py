@@ -10,8 +10,8 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.adapters.registry import get_backend
+from einsumx.backends.dask.kernels import add, contract, contract_one
 from einsumx.backends.dask.program import ChunkedProgram, ChunkedStep, Labels
-from einsumx.backends.dask.tasks import add, contract, contract_one
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand
 from einsumx.ir.sizes import UNKNOWN
