@@ -75,12 +75,12 @@ class Builder:
 
     def extend(self, calls: Sequence[Op]) -> None:
         """Append ops whose slots follow those of the others."""
-        first = self.slots - len(self.ops)
-        for op in calls:
-            if isinstance(op, ops.Reshape) and op.src >= first and isinstance(self.ops[op.src - first], ops.Reshape):
-                self.is_tidy = False
-            self.ops.append(op)
+        self.ops += calls
         self.slots += len(calls)
+
+    def settled(self, term: Term) -> Term:
+        """The term in a slot that has the shape of its axes."""
+        return term if term.flat is None else self.packed(self.reshape(term.slot, term.shape), term.labels)
 
     def native(self, terms: Sequence[Term], result: Labels) -> Term:
         """A call of the framework's own einsum, with its result in this order."""

@@ -65,17 +65,19 @@ def direct_ops(
                 return None
             terms[slot] = _summed(term, needed, len(operands) + len(calls), calls)
     slot = len(operands) + len(calls)
-    order = terms[0].labels
+    term = terms[0]
     if len(terms) == 2:
-        lhs, rhs = terms
-        direct = direct_product(lhs, rhs, keep, ResultUse(output), traits, dtype, slot)
+        direct = direct_product(term, terms[1], keep, ResultUse(output), traits, dtype, slot)
         if direct is None:
             return None
         calls += direct[0]
-        order = direct[1]
-    slot = len(operands) + len(calls)
-    if order != output:
-        calls.append(Transpose(slot, slot - 1, tuple(map(order.index, output))))
+        term = direct[1]
+        slot = term.slot + 1
+    if term.flat is not None:
+        calls.append(Reshape(slot, slot - 1, term.shape))
+        slot += 1
+    if term.labels != output:
+        calls.append(Transpose(slot, slot - 1, tuple(map(term.labels.index, output))))
     elif not calls:  # a result is never the operand itself, though it may be a view
         calls.append(Reshape(slot, 0, equation.shape))
     return tuple(calls), len(operands) + len(calls) - 1
@@ -199,8 +201,8 @@ class _Classes(NamedTuple):
 
 def direct_product(
     lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse, traits: Traits, dtype: str, slot: int
-) -> tuple[list[Op], Labels] | None:
-    """The ops of a product of two terms, and the order of its result, if they are clear.
+) -> tuple[list[Op], Term] | None:
+    """The ops of a product of two terms, and its result, if they are clear.
 
     Args:
         lhs, rhs: terms without repeated labels; each label is in both, or kept.
@@ -278,17 +280,17 @@ def direct_product(
             sides, turns = sides[::-1], others
     if turns >= _UNREADABLE and matrices * rows * cols > _SMALL:
         return None
-    result = (*batch, *sides[0].free, *sides[1].free)
     if may_be_native and (batch or sides[0].copied or sides[1].copied):
+        result = (*batch, *sides[0].free, *sides[1].free)
         natural = _faster_native(classes, sides, batch, use.target(result) or result, traits, dtype)
         if natural is not None:
             return _native(lhs, rhs, natural, slot)
-    return _product(sides, batch, slot), result
+    return _product(sides, batch, slot)
 
 
 def _product_of_packed(
     sides: tuple[_Matrices, _Matrices], batch: Labels, layout: MatrixLayout, use: ResultUse, traits: Traits, slot: int
-) -> tuple[list[Op], Labels] | None:
+) -> tuple[list[Op], Term] | None:
     """A product on a framework that copies operands with gaps, or all that are not in C order; None if it copies."""
     if layout == "C" and not (sides[0].is_packed(batch, on_right=False) and sides[1].is_packed(batch, on_right=True)):
         sides = sides[::-1]
@@ -296,12 +298,24 @@ def _product_of_packed(
             return None
     if any(side.copied or side.has_gaps for side in sides) or _turns(sides, batch, use, traits) >= _UNREADABLE:
         return None
-    return _product(sides, batch, slot), (*batch, *sides[0].free, *sides[1].free)
+    return _product(sides, batch, slot)
 
 
-def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Labels]:
+def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Term]:
     """A call of the framework's own einsum."""
-    return [Native(slot, (lhs.slot, rhs.slot), native_equation((lhs.labels, rhs.labels), result))], result
+    calls: list[Op] = []
+    slots = _settled(lhs, slot, calls), _settled(rhs, slot, calls)
+    slot += len(calls)
+    calls.append(Native(slot, slots, native_equation((lhs.labels, rhs.labels), result)))
+    return calls, Term(slot, result, None, lhs.sizes)
+
+
+def _settled(term: Term, slot: int, calls: list[Op]) -> int:
+    """A slot that has a term in the shape of its axes: its own, or that of a reshape, if the next one is ``slot``."""
+    if term.flat is None:
+        return term.slot
+    calls.append(Reshape(slot + len(calls), term.slot, term.shape))
+    return slot + len(calls) - 1
 
 
 _NO_UNIT = "no axis of its matrices has unit stride"
@@ -484,8 +498,8 @@ def _faster_native(
     return natural if model.einsum(steps, size(loops), 2, is_packed) < seconds else None
 
 
-def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> list[Op]:
-    """The ops of a matrix product.
+def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> tuple[list[Op], Term]:
+    """The ops of a matrix product, and its result.
 
     Args:
         sides: the left and the right operand.
@@ -494,12 +508,17 @@ def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> li
     """
     calls: list[Op] = []
     slots = []
-    size_of = sides[0].term.sizes.__getitem__
+    sizes = sides[0].term.sizes
+    size_of = sizes.__getitem__
+    whole = made = tuple(map(size_of, batch))
     for side, is_left in zip(sides, (True, False)):
         term, free, contracted, is_turned, reason, _, _, own = side
-        source, labels = term.slot, term.labels
+        source, labels, flat = term.slot, term.labels, term.flat
         straight, turned = (*own, *free, *contracted), (*own, *contracted, *free)
         order = straight if is_left else turned
+        if flat is not None and (reason or labels != order):
+            calls.append(Reshape(slot, source, term.shape))
+            source, slot, flat = slot, slot + 1, None
         if reason:
             packed = turned if is_turned else straight
             if labels != packed:
@@ -510,35 +529,41 @@ def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> li
         if labels != order:
             calls.append(Transpose(slot, source, tuple(map(labels.index, order))))
             source, slot = slot, slot + 1
+        rows = prod(map(size_of, free))
+        if free or batch:
+            made = (*made, rows)
+        shape = None if flat is None else term.shape
         if len(free) != 1 or len(contracted) != 1 or len(own) != len(batch):
-            rows, inner = prod(map(size_of, free)), prod(map(size_of, contracted))
-            shape: tuple[int, ...] = (inner,)  # a vector
+            inner = prod(map(size_of, contracted))
+            lead = whole
+            if len(own) != len(batch):
+                lead = tuple([size_of(label) if label in own else 1 for label in batch])
             if free or batch:
-                is_whole = len(own) == len(batch)
-                lead = map(size_of, batch) if is_whole else [size_of(label) if label in own else 1 for label in batch]
                 shape = (*lead, rows, inner) if is_left else (*lead, inner, rows)
-            if len(labels) > 1 or len(shape) > 1:
-                calls.append(Reshape(slot, source, shape))
-                source, slot = slot, slot + 1
+            elif len(labels) > 1 or flat is not None:
+                shape = (inner,)
+        if shape is not None and shape != flat:
+            calls.append(Reshape(slot, source, shape))
+            source, slot = slot, slot + 1
         slots.append(source)
     lhs, rhs = slots
     calls.append(Matmul(slot, lhs, rhs))
-    left, right = sides[0].free, sides[1].free
-    if (len(left) != 1 and (left or batch)) or (len(right) != 1 and (right or batch)):
-        calls.append(Reshape(slot + 1, slot, tuple(map(size_of, (*batch, *left, *right)))))
-    return calls
+    result = (*batch, *sides[0].free, *sides[1].free)
+    return calls, Term(slot, result, None, sizes, flat=None if made == tuple(map(size_of, result)) else made)
 
 
 # -- elementwise products -------------------------------------------------------------------------------------------
 
 
-def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[Op], Labels]:
-    """The ops of a product that sums nothing, and the order of its result."""
+def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[Op], Term]:
+    """The ops of a product that sums nothing, and its result."""
     calls: list[Op] = []
     slots = []
     order = product_order(lhs, rhs, use)
+    first = slot
     for term in (lhs, rhs):
-        source, labels = term.slot, tuple([label for label in order if label in term.labels])
+        source, labels = _settled(term, first, calls), tuple(filter(term.labels.__contains__, order))
+        slot = first + len(calls)
         if labels != term.labels:
             calls.append(Transpose(slot, source, tuple(map(term.labels.index, labels))))
             source, slot = slot, slot + 1
@@ -550,7 +575,7 @@ def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[O
             source, slot = slot, slot + 1
         slots.append(source)
     calls.append(Multiply(slot, *slots))
-    return calls, order
+    return calls, Term(slot, order, None, lhs.sizes)
 
 
 def product_order(lhs: Term, rhs: Term, use: ResultUse) -> Labels:

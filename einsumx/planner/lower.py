@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from itertools import filterfalse
 from math import prod
 from typing import NamedTuple
 
@@ -124,7 +125,7 @@ def alternatives(
     choosing = Choosing(listed=True)
     _lowered(problem, choosing)
     steps = (choosing.alternatives or [])[-len(path) :]
-    if len(steps) == 1 and problem.accumulate is None and may_be_one_einsum(*problem[:2], traits, dtype):
+    if len(steps) == 1 and _may_be_one_einsum(problem):
         model = CostModel(traits, dtype)
         seconds = model.least_einsum(prod(equation.sizes), len(operands))
         steps[0].append(Alternative(ONE_EINSUM, seconds, ONE_EINSUM))
@@ -135,17 +136,20 @@ def _lowered(problem: _Problem, choosing: Choosing) -> tuple[tuple[Op, ...], int
     """The ops, and the slot of the result."""
     equation, operands = problem.equation, problem.operands
     count = len(operands)
-    may_be_one = problem.accumulate is None and (choosing.is_by_cost or choosing.asks_for_one_einsum)
-    may_be_one = may_be_one and may_be_one_einsum(equation, operands, problem.traits, problem.dtype)
-    if may_be_one and choosing.asks_for_one_einsum:
+    if choosing.asks_for_one_einsum and _may_be_one_einsum(problem):
         return (one_einsum(equation, count),), count
     builder, slot = _compute(problem, choosing)
-    calls, result = tuple(builder.ops), slot
-    if not builder.is_tidy:
-        calls, result = simplify(calls, [operand.shape for operand in operands], slot)
-    if may_be_one and not builder.is_tidy and _one_einsum_is_cheaper(problem, calls):
+    if builder.is_tidy:
+        return tuple(builder.ops), slot
+    calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
+    if choosing.is_by_cost and _may_be_one_einsum(problem) and _one_einsum_is_cheaper(problem, calls):
         return (one_einsum(equation, count),), count
     return calls, result
+
+
+def _may_be_one_einsum(problem: _Problem) -> bool:
+    equation, operands, _, traits, dtype, accumulate = problem
+    return accumulate is None and may_be_one_einsum(equation, operands, traits, dtype)
 
 
 def _compute(problem: _Problem, choosing: Choosing) -> tuple[Builder, int]:
@@ -229,19 +233,21 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     lowered_step = partial(wide_product, sums=sums) if sums else contract
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
-        steps = list(step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output)))
+        steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
         uses = _uses(builder, compute, steps, terms, equation.output)
+    is_by_cost = builder.choosing.is_by_cost
     for number, ((step, keep), use) in enumerate(zip(steps, uses)):
-        builder.choosing.begin_step(number)
-        taken = [terms.pop(position) for position in sorted(step, reverse=True)][::-1]
-        if len(taken) == 1:
-            (term,) = taken
-            terms.append(builder.sum(term, [label for label in term.labels if label not in keep]))
+        if not is_by_cost:
+            builder.choosing.begin_step(number)
+        *first, last = sorted(step)
+        rhs = terms.pop(last)
+        if first:
+            terms.append(lowered_step(builder, terms.pop(first[0]), rhs, keep, compute, use))
         else:
-            lhs, rhs = taken
-            terms.append(lowered_step(builder, lhs, rhs, keep, compute, use))
+            rhs = builder.settled(rhs)
+            terms.append(builder.sum(rhs, [label for label in rhs.labels if label not in keep]))
     (term,) = terms
-    compute = sums or compute
+    term, compute = builder.settled(term), sums or compute
     if scaled == len(operands):
         term = builder.scale(term, counted)
     for cast in (between, dtype):
@@ -325,27 +331,34 @@ def _uses(
 ) -> list[ResultUse]:
     """How the result of each step is used: by a later step, or as the output."""
     takes_sides = reads_packed(builder.traits, dtype)
-    labels = [frozenset(term.labels) for term in terms]
+    labels: list[Collection[int]] = [term.labels for term in terms]
     operands: list[Term | None] = list(terms)
     makers: list[int | None] = [None] * len(terms)
-    uses = [*[ResultUse()] * (len(steps) - 1), ResultUse(order=last)]
+    uses = [*[_ANY_USE] * (len(steps) - 1), ResultUse(order=last)]
     for number, (step, keep) in enumerate(steps):
-        taken = [
-            (labels.pop(position), operands.pop(position), makers.pop(position))
-            for position in sorted(step, reverse=True)
-        ]
-        for (own, _, maker), (others, operand, _) in zip(taken, taken[::-1]):
-            if maker is not None and len(taken) == 2:
-                shared = sorted(own & others)
-                ordered = tuple(shared) if operand is None else operand.in_memory_order(shared)
-                contracted = tuple(label for label in ordered if label not in keep)
-                batch = tuple(label for label in ordered if label in keep)
+        *first, second = sorted(step)
+        rhs, rhs_term, rhs_maker = labels.pop(second), operands.pop(second), makers.pop(second)
+        if first:
+            (place,) = first
+            lhs, lhs_term, lhs_maker = labels.pop(place), operands.pop(place), makers.pop(place)
+            for own, maker, others, operand in ((rhs, rhs_maker, lhs, lhs_term), (lhs, lhs_maker, rhs, rhs_term)):
+                if maker is None:
+                    continue
+                shared = tuple(sorted(filter(others.__contains__, own)))
+                if operand is not None:
+                    shared = operand.labels if operand.is_packed else operand.memory
+                    shared = tuple(filter(own.__contains__, shared))
+                contracted = tuple(filterfalse(keep.__contains__, shared))
+                batch = tuple(filter(keep.__contains__, shared))
                 on_right = _lies_for_the_left(builder, operand, batch, contracted) if takes_sides and operand else None
                 uses[maker] = ResultUse(None, contracted, batch, on_right)
         labels.append(keep)
         operands.append(None)
         makers.append(number)
     return uses
+
+
+_ANY_USE = ResultUse()
 
 
 def _lies_for_the_left(builder: Builder, term: Term, batch: Labels, contracted: Labels) -> bool | None:

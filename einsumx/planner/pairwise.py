@@ -46,17 +46,20 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     """
     alone = set(lhs.labels) ^ set(rhs.labels)
     if not alone <= keep:
+        lhs, rhs = builder.settled(lhs), builder.settled(rhs)
         lhs = builder.sum(lhs, [label for label in lhs.labels if label in alone and label not in keep])
         rhs = builder.sum(rhs, [label for label in rhs.labels if label in alone and label not in keep])
     sizes = builder.sizes
     if 1 in sizes:
         unit = [label for label in lhs.labels if label in rhs.labels and label not in keep and sizes[label] == 1]
-        lhs, rhs = builder.sum(lhs, unit), builder.sum(rhs, unit)
+        if unit:
+            lhs, rhs = builder.sum(builder.settled(lhs), unit), builder.sum(builder.settled(rhs), unit)
     if builder.choosing.is_by_cost:
         direct = direct_product(lhs, rhs, keep, use, builder.traits, dtype, builder.slots)
         if direct is not None:
             builder.extend(direct[0])
-            return builder.packed(builder.slots - 1, direct[1])
+            return direct[1]
+        lhs, rhs = builder.settled(lhs), builder.settled(rhs)
     builder.is_tidy = False
     pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
     classes, traits = pair.classes, builder.traits

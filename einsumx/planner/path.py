@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import inf, prod
-from operator import index
+from operator import attrgetter, index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
@@ -81,11 +82,15 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
     is_auto = optimize is True or (isinstance(optimize, str) and optimize == "auto")
     if count <= 2 and (is_auto or optimize is False):
         return (tuple(range(count)),)
-    inputs = tuple([frozenset(equation.carried(operand)) for operand in range(count)])
-    output, label_sizes = frozenset(equation.output), tuple(map(sizes.assumed, equation.sizes))
+    terms: Iterable[tuple[int, ...]] = equation.inputs
+    if 1 in chain.from_iterable(equation.shapes):
+        terms = map(equation.carried, range(count))
+    inputs, output, label_sizes = tuple(map(frozenset, terms)), frozenset(equation.output), equation.sizes
+    if set(map(type, label_sizes)) != {int}:
+        label_sizes = tuple(map(sizes.assumed, label_sizes))
     if is_auto:
-        classes = tuple([size_class(size) for size in label_sizes])
-        is_sparse = any(operand.stored is not None for operand in operands)
+        classes = tuple(map(size_class, label_sizes))
+        is_sparse = set(map(_stored_of, operands)) > {None}
         return _auto_path(inputs, output, classes, tuple(map(fill.density, operands)) if is_sparse else ())
     match as_optimize(optimize):
         case (bool() | str()) as choice:
@@ -103,7 +108,10 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
             raise PathError(
                 f"optimize= takes an optimizer or its name, True, False, or a path, not {shown(optimize)}{hint}"
             )
-    return tuple(_pairwise(steps, inputs, output, label_sizes))
+    return _pairwise(steps, inputs, output, label_sizes)
+
+
+_stored_of = attrgetter("stored")
 
 
 @lru_cache(maxsize=1024)
@@ -116,7 +124,7 @@ def _auto_path(
     if len(inputs) <= _FEW:
         terms = [sum([1 << label for label in labels]) for labels in (*inputs, output)]
         return _best_order(terms[:-1], terms[-1], _Spans(sizes))[1]
-    return tuple(_pairwise(_optimized(inputs, output, sizes, "auto"), inputs, output, sizes))
+    return _pairwise(_optimized(inputs, output, sizes, "auto"), inputs, output, sizes)
 
 
 _FEW = 4
@@ -195,7 +203,7 @@ def _check_limit(path: Path, inputs: Sequence[frozenset[int]], equation: SizedEq
 
 def step_outputs(
     path: Path, inputs: Sequence[frozenset[int]], output: frozenset[int]
-) -> Iterator[tuple[tuple[int, ...], frozenset[int]]]:
+) -> list[tuple[tuple[int, ...], frozenset[int]]]:
     """Each step's positions, with the labels that its result must keep.
 
     A label is kept while another term, or the output, still needs it.
@@ -204,17 +212,22 @@ def step_outputs(
     for term in inputs:
         for label in term:
             uses[label] = uses.get(label, 0) + 1
-    terms = list(inputs)
+    terms, steps = list(inputs), []
     for step in path:
-        taken = [terms.pop(position) for position in sorted(step, reverse=True)]
-        for term in taken:
+        labels: set[int] = set()
+        for position in sorted(step, reverse=True):
+            term = terms.pop(position)
+            labels |= term
             for label in term:
                 uses[label] -= 1
-        result = frozenset(label for label in frozenset().union(*taken) if uses[label] > 0)
-        for label in result:
-            uses[label] += 1
-        terms.append(result)
-        yield step, result
+        kept = []
+        for label in labels:
+            if uses[label] > 0:
+                uses[label] += 1
+                kept.append(label)
+        terms.append(frozenset(kept))
+        steps.append((step, terms[-1]))
+    return steps
 
 
 def _optimized(
@@ -308,28 +321,31 @@ def _pairwise(
     inputs: Sequence[frozenset[int]],
     output: frozenset[int],
     sizes: Sequence[int],
-) -> Iterator[tuple[int, ...]]:
+) -> Path:
     """Check the steps against the number of operands, and split those of three or more into pairs."""
     left = len(inputs)
     if not steps and left == 1:
         steps = [(0,)]
-    terms = list(inputs)
+    terms, pairs = list(inputs), []
     for number, step in enumerate(steps):
-        positions = tuple(sorted([position % left for position in step]))
-        is_there = bool(step) and -left <= min(step) <= max(step) < left
-        if not is_there or len(set(positions)) < len(positions):
+        low, high = min(step, default=left), max(step, default=left)
+        if not -left <= low <= high < left:
             raise _step_error(number, step, left)
-        taken = [terms.pop(position) for position in reversed(positions)][::-1]
+        positions = tuple(sorted(step if low >= 0 else [position % left for position in step]))
+        if len(set(positions)) < len(positions):
+            raise _step_error(number, step, left)
+        taken = list(map(terms.pop, reversed(positions)))[::-1]
+        result = frozenset().union(*taken)
         if len(positions) <= 2:
-            yield positions
-            terms.append(frozenset().union(*taken))
+            pairs.append(positions)
         else:
-            result = frozenset().union(*taken) & frozenset().union(output, *terms)
-            yield from _split(positions, taken, result, left, sizes)
-            terms.append(result)
+            result &= frozenset().union(output, *terms)
+            pairs += _split(positions, taken, result, left, sizes)
+        terms.append(result)
         left = len(terms)
     if left != 1:
         raise PathError(f"the path leaves {left} operands uncontracted; it must end with one")
+    return tuple(pairs)
 
 
 def _step_error(number: int, step: Sequence[int], left: int) -> PathError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -26,9 +26,10 @@ class Term:
         strides: of its axes; None if it is C-contiguous.
         sizes: of all labels.
         memory: its labels from the outermost in memory to the innermost, if they are known.
+        flat: the shape that its slot has, if that is not the one of its axes; only of C-contiguous terms.
     """
 
-    __slots__ = ("_memory", "_steps", "_strides", "is_packed", "labels", "sizes", "slot")
+    __slots__ = ("_memory", "_steps", "_strides", "flat", "is_packed", "labels", "sizes", "slot")
 
     def __init__(
         self,
@@ -37,8 +38,9 @@ class Term:
         strides: tuple[int, ...] | None,
         sizes: Sequence[int],
         memory: Labels | None = None,
+        flat: tuple[int, ...] | None = None,
     ) -> None:
-        self.slot, self.labels = slot, labels
+        self.slot, self.labels, self.flat = slot, labels, flat
         self._strides, self.sizes, self.is_packed = strides, sizes, strides is None
         self._memory = labels if strides is None else memory
         self._steps: dict[int, int] | None = None
@@ -56,8 +58,7 @@ class Term:
     @property
     def shape(self) -> tuple[int, ...]:
         """The size of each axis."""
-        sizes = self.sizes
-        return tuple([sizes[label] for label in self.labels])
+        return tuple(map(self.sizes.__getitem__, self.labels))
 
     def size(self, labels: Sequence[int]) -> int:
         """The number of elements that ``labels`` span."""
@@ -82,9 +83,9 @@ class Term:
             self._steps = dict(zip(self.labels, self.strides))
         return self._steps
 
-    def in_memory_order(self, labels: Sequence[int]) -> Labels:
+    def in_memory_order(self, labels: Collection[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
-        return tuple([label for label in self.memory if label in labels])
+        return tuple(filter(labels.__contains__, self.memory))
 
 
 def plain_terms(equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> list[Term] | None:
@@ -121,18 +122,29 @@ class ResultUse(NamedTuple):
 
     def is_ready(self, result: Labels, sizes: Sequence[int], traits: Traits) -> bool:
         """Whether the next step can read a C-contiguous result in place."""
-        if not (self.contracted or self.batch):
+        summed, batch = self.contracted, self.batch
+        if not (summed or batch):
             return True
-        result = tuple([label for label in result if sizes[label] != 1])
-        contracted = tuple([label for label in result if label in self.contracted])
+        contracted: list[int] = []
+        free: list[int] = []
+        count = 0
+        for label in result:
+            if sizes[label] != 1:
+                if label in summed:
+                    contracted.append(label)
+                elif label not in batch:
+                    free.append(count)
+                count += 1
         if not contracted:
             return True
-        if contracted != tuple([label for label in self.contracted if label in contracted]):
+        if 1 in sizes:
+            result = tuple([label for label in result if sizes[label] != 1])
+        run = tuple(contracted)
+        if run != tuple(filter(run.__contains__, summed)):
             return False
-        start = result.index(contracted[0])
-        if result[start : start + len(contracted)] != contracted:
+        start = result.index(run[0])
+        if result[start : start + len(run)] != run:
             return False
-        free = [place for place, label in enumerate(result) if label not in contracted and label not in self.batch]
         is_run = not free or free[-1] - free[0] == len(free) - 1
         if traits.strided and traits.batch_layout == "strided":
             return is_run and result[-1] not in self.batch
