@@ -95,12 +95,12 @@ class _Op:
         >>> Matmul(2, 0, 1, transpose_rhs=True).result_shape([(4, 2, 3), (4, 5, 3)])
         (4, 2, 5)
         """
-        shape = self._shape(shapes)
+        shape = self.shape_after(shapes)
         if shape is None:
             raise EinsumxError(f"{excerpt(str(self))} does not fit shapes {excerpt(', '.join(map(str, shapes)))}")
         return shape
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         """The shape of the result, None if those of the sources do not fit."""
         raise NotImplementedError
 
@@ -169,7 +169,7 @@ class _OneSource(_Op):
             return self
         return self._with(out, src)
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0]
 
 
@@ -269,7 +269,7 @@ class Transpose(_ViewOrCopy):
     def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return tuple([axes[axis] for axis in self.axes])
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
         return tuple(map(shape.__getitem__, self.axes)) if sorted(self.axes) == list(range(len(shape))) else None
 
@@ -293,7 +293,7 @@ class Reshape(_Shaping):
     src: int
     shape: tuple[int, ...]
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
         return self.shape if prod(shape) == prod(self.shape) else None
 
@@ -315,7 +315,7 @@ class Expand(_Shaping):
     src: int
     shape: tuple[int, ...]
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
         is_wider = len(shape) == len(self.shape) and all(a in (1, b) for a, b in zip(shape, self.shape))
         return self.shape if is_wider else None
@@ -336,7 +336,7 @@ class First(_Dropping, _View):
     src: int
     axes: tuple[int, ...]
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
         gone = set(self.axes)
         has_first = gone <= set(range(len(shape))) and all(shape[axis] > 0 for axis in gone)
@@ -359,7 +359,7 @@ class Diagonal(_ViewOrCopy):
     def arranged(self, axes: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return (*_without(axes, (self.axis1, self.axis2)), axes[self.axis1])
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
         pair = {self.axis1, self.axis2}
         are_axes = len(pair) == 2 and pair <= set(range(len(shape)))
@@ -414,7 +414,7 @@ class Sum(_Dropping):
     src: int
     axes: tuple[int, ...]
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         (shape,) = shapes
         gone = set(self.axes)
         return self.arranged(shape) if len(gone) == len(self.axes) and gone <= set(range(len(shape))) else None
@@ -442,7 +442,7 @@ class Scale(_OneSource):
     def sized(self, values: Mapping[str, Any]) -> Self:
         return self._with(self.out, self.src, evaluated(self.count, values))
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0] if self.count > 0 else None
 
     def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
@@ -457,7 +457,7 @@ class Multiply(_TwoSources):
     lhs: int
     rhs: int
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         lhs, rhs = shapes
         rank = max(len(lhs), len(rhs))
         lhs, rhs = (1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs
@@ -524,7 +524,7 @@ class Matmul(_TwoSources):
         batch = map(one_of, lhs[:far], rhs[:far])
         return (*batch, rows, one_of(lhs[-2], rhs[-2]), cols) if self.inner_batch else (*batch, rows, cols)
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         lhs, rhs = shapes
         if len(lhs) == len(rhs) > 1 and lhs[:-2] == rhs[:-2] and self.is_plain:  # the same, sooner
             return (*lhs[:-1], rhs[-1]) if lhs[-1] == rhs[-2] else None
@@ -568,7 +568,7 @@ class Native(_ManySources):
         """The axis that each letter stands for, from the axes of the sources."""
         return {letter: axis for term, axes in zip(self.terms, sources) for letter, axis in zip(term, axes)}
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         left, _, output = self.equation.partition("->")
         terms = left.split(",")
         letters = left.replace(",", "")
@@ -612,7 +612,7 @@ class Zeros(_ManySources):
     def sized(self, values: Mapping[str, Any]) -> Self:
         return self._with(self.out, self.operands, evaluated_shape(self.shape, values))
 
-    def _shape(self, shapes: Sequence[Shape]) -> Shape | None:
+    def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         return self.shape if any(0 in shape for shape in shapes) else None
 
     def result_dtype(self, dtype: str) -> str:

@@ -43,6 +43,7 @@ def record(cls: _Class) -> _Class:
     made._compared = attrgetter(*[each.name for each in fields(made) if each.compare])
     defaults = [each.default for each in fields(made) if each.default is not each.default_factory]
     made.__signature__ = _Signature()
+    made._is_checked = hasattr(made, "__post_init__")
     made._defaults = () if MISSING in defaults else tuple(defaults)  # a factory makes a value for each record
     return made  # type: ignore[no-any-return]
 
@@ -59,7 +60,7 @@ class _Methods:
             values = _completed(kind, values, named)
         for put, value in zip(kind._setters, values):
             put(self, value)
-        if hasattr(kind, "__post_init__"):
+        if kind._is_checked:
             self.__post_init__()
 
     def __repr__(self: Any) -> str:

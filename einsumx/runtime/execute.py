@@ -13,6 +13,7 @@ from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError, excerpt, shown
+from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.cost import last_uses
 from einsumx.ir.layout import contiguous, inverse, reshaped
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
@@ -83,7 +84,7 @@ def _compiled(
         if out == program.result:
             shapes[out], dtypes[out] = program.shape, program.dtype
         else:
-            shapes[out], dtypes[out] = op.result_shape(read), op.result_dtype(dtype)
+            shapes[out], dtypes[out] = op.shape_after(read) or op.result_shape(read), op.result_dtype(dtype)
     return calls, shapes, dtypes
 
 
@@ -299,7 +300,11 @@ def _kernel(
     op: Op, program: Program, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str
 ) -> Callable[..., Array]:
     try:
-        kernel: Callable[..., Array] | None = program.algebra.kernel(adapter, op, shapes, dtype)
+        kernel: Callable[..., Array] | None = (
+            adapter.kernel(op, shapes, dtype)
+            if program.algebra is PLUS_TIMES  # its own method would be one more call
+            else program.algebra.kernel(adapter, op, shapes, dtype)
+        )
     except NotImplementedError:
         kernel = None
     if kernel is None:
