@@ -29,7 +29,6 @@ from einsumx.adapters.replacement import (
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
-from einsumx.imports import imported
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import array_places, as_fields
 from einsumx.runtime.served import is_served, unserved, unserved_out
@@ -39,9 +38,6 @@ __all__ = ["Name", "Names", "behind", "patch", "patched", "unpatch"]
 _KEYWORDS = frozenset(
     name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
 ).union(FrameworkOptions._fields)
-
-_CLIENTS = ("opt_einsum",)
-"""Libraries that call array frameworks, each a module of ``einsumx.interop`` with its :class:`Client`."""
 
 _lock = RLock()
 
@@ -290,10 +286,7 @@ def _names_of(frameworks: Sequence[str]) -> list[Names]:
     Raises:
         BackendError: a library cannot be imported, or has no einsum.
     """
-    return [
-        names_of(imported(f"einsumx.interop.{name}").CLIENT if name in _CLIENTS else replaceable(name))
-        for name in frameworks
-    ]
+    return [names_of(replaceable(name)) for name in frameworks]
 
 
 def names_of(library: Replaceable) -> Names:

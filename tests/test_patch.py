@@ -250,7 +250,8 @@ def test_what_stands_there_looks_like_what_stood_there(name):
     ("name", "text"),
     [
         ("array_api", "no einsum of its own|no array says which"),
-        ("nothing", "no backend is called 'nothing'"),
+        ("nothing", r"no backend is called 'nothing'; there are numpy, .*, dask, opt_einsum;"),
+        (["numpy"], r"backends are named by strings, such as 'numpy', not by \['numpy'\]"),
     ],
 )
 def test_what_has_no_einsum_of_its_own_is_said(name, text):

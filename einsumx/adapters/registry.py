@@ -60,8 +60,8 @@ BUILTIN = (
 )
 """The names of einsumx's own backends, which are modules of ``einsumx.backends``."""
 
-_LAZY_LIBRARIES = ("dask",)
-"""The names of libraries of lazy arrays with an einsum of their own."""
+_OTHER_LIBRARIES = {"dask": "einsumx.backends.dask", "opt_einsum": "einsumx.interop.opt_einsum"}
+"""Libraries that are no backends and have an einsum of their own: one of lazy arrays, and one that calls frameworks."""
 
 _registered: dict[str, Adapter] = {}
 
@@ -135,10 +135,19 @@ def _backend(name: str) -> Adapter:
         return adapter
     if name in declared_backends():
         return load_backend(declared_backends()[name])
-    known = ", ".join(dict.fromkeys((*BUILTIN, *_registered, *sorted(declared_backends()))))
-    raise BackendError(
-        f"no backend is called {shown(name)}; there are {known}; others come with packages that are installed, or with "
-        "--import of a command"
+    raise _unknown(name)
+
+
+def _names() -> dict[str, None]:
+    """The names of all backends."""
+    return dict.fromkeys((*BUILTIN, *_registered, *sorted(declared_backends())))
+
+
+def _unknown(name: str, *others: str) -> BackendError:
+    """The error that no backend has this name, with the names that there are."""
+    return BackendError(
+        f"no backend is called {shown(name)}; there are {', '.join((*_names(), *others))}; others come with packages "
+        "that are installed, or with --import of a command"
     )
 
 
@@ -272,15 +281,17 @@ def lazy_planner(operands: Sequence[Any]) -> Any:
 
 
 def replaceable(name: str) -> Replaceable:
-    """The library of that name whose einsum :func:`einsumx.patch` replaces: a backend, or one of lazy arrays.
+    """The library of that name whose einsum :func:`einsumx.patch` replaces: a backend, Dask or opt_einsum.
 
     Raises:
         BackendError: there is none of that name.
     """
-    if name in _LAZY_LIBRARIES:
-        library: Replaceable = imported(f"einsumx.backends.{name}").LIBRARY
-        return library
-    return get_backend(name)
+    if not isinstance(name, str) or name in _names():
+        return get_backend(name)
+    if name not in _OTHER_LIBRARIES:
+        raise _unknown(name, *_OTHER_LIBRARIES)
+    library: Replaceable = imported(_OTHER_LIBRARIES[name]).LIBRARY
+    return library
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
 from einsumx.runtime.served import unserved, unserved_out
 
-__all__ = ["CLIENT"]
+__all__ = ["LIBRARY"]
 
 _SHARED = ("dtype", "order", "casting")
 """Keywords that mean the same in opt_einsum and einsumx."""
@@ -36,7 +36,7 @@ def _names() -> Iterator[Name]:
     yield Name(module.ContractExpression, "__call__", _calling, tell=partial(_tell, _traced_call))
 
 
-CLIENT = Client("opt_einsum", "pip install opt_einsum", _names)
+LIBRARY = Client("opt_einsum", "pip install opt_einsum", _names)
 
 
 # -- torch.compile -------------------------------------------------------------------------------------------------
