@@ -229,9 +229,8 @@ def described(builder, pair, *terms):
 
 @pytest.mark.parametrize("backend", DISTINCT)
 def test_lowering_takes_for_a_product_what_its_ops_cost(backend):
-    declared = get_backend(backend).cpu
-    # Without strides, reshapes may fall away; all else is exact.
-    traits = replace(declared, rates=RATES if declared.strided else replace(RATES, view=0.0))
+    # How many views it takes is an estimate; all else is exact.
+    traits = replace(get_backend(backend).cpu, rates=replace(RATES, view=0.0))
 
     @given(pairs(traits))
     @settings(max_examples=25)

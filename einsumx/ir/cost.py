@@ -386,12 +386,6 @@ class CostModel:
                 each += self._of_sides(rows, cols, inner, turned, each)
         return calls * self._rates.call + matrices * each
 
-    def least_matmul(self, matrices: int, rows: int, cols: int, inner: int, apart: bool) -> float:
-        """The least that such products take, even if their free axes are split into axes of the batch."""
-        work = rows * cols * inner * self._arithmetic / self._rates.gemm
-        each = (work + self._moving(rows, cols, inner)) * (_INNER_BATCH if apart else 1)
-        return self._rates.call + matrices * each
-
     def _moving(self, rows: int, cols: int, inner: int) -> float:
         """The overhead of a product of matrices, and the time of reading and writing them."""
         overhead = self._rates.matrix * (_DOT if rows == cols == 1 else 1)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import product as combinations
-from math import inf, prod
+from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.ir import ops
-from einsumx.ir.cost import LOPSIDED, is_long_sum, run_counters
+from einsumx.ir.cost import run_counters
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
@@ -98,7 +98,6 @@ class Choice(NamedTuple):
         summed: batch labels that are summed afterwards.
         lhs, rhs: how each operand is read.
         swapped: the right term is the product's left operand.
-        by_vector: an operand without rows is passed as a vector, not as a matrix with an axis of size 1.
         result: the axis order of the product.
         seconds: the estimate, with copies, views, and what brings the result into the order it is needed in.
         is_ready: the result needs no copy before it is used.
@@ -113,7 +112,6 @@ class Choice(NamedTuple):
     lhs: OperandAccess
     rhs: OperandAccess
     swapped: bool
-    by_vector: bool
     result: Labels
     seconds: float
     is_ready: bool
@@ -143,8 +141,11 @@ def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", 
     """Append the ops of the chosen product, with its sums in another dtype if there is one."""
     sides = ((pair.lhs, choice.lhs), (pair.rhs, choice.rhs))
     (first, left), (second, right) = reversed(sides) if choice.swapped else sides
-    lhs_slot = _operand(builder, first, left, choice, turned=False)
-    rhs_slot = _operand(builder, second, right, choice, turned=True)
+    # Without rows, an operand is a vector, not a matrix with an axis of size 1.
+    by_vector = builder.traits.strided and not builder.traits.min_batch_axes and kind(pair.dtype) in "fc"
+    by_vector = by_vector and not choice.batch
+    lhs_slot = _operand(builder, first, left, choice, by_vector, turned=False)
+    rhs_slot = _operand(builder, second, right, choice, by_vector, turned=True)
     # Without strides, matrices are passed as they are stored, and a flag says which are transposed.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
     out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner), threads, dtype)
@@ -152,7 +153,7 @@ def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", 
     return builder.sum(term, choice.summed)
 
 
-def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice, turned: bool) -> int:
+def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice, by_vector: bool, turned: bool) -> int:
     """The slot of an operand as ``[batch, free, contracted]``, or ``[batch, contracted, free]`` where ``turned``."""
     runs = [tuple(label for label in run if label in term.labels) for run in choice.batch]
     batch = tuple(label for run in runs for label in run)
@@ -165,7 +166,7 @@ def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice
     if builder.traits.strided:
         first, last = straight[::-1] if turned else straight
         term = builder.permute(term, (*batch, *first, *last))
-    if choice.by_vector and not access.rows:
+    if by_vector and not access.rows:
         return builder.reshape(term.slot, (builder.size(choice.contracted),))
     ones = (1,) * (builder.traits.min_batch_axes - len(runs))
     between = (choice.inner,) if choice.inner else ()
@@ -193,15 +194,14 @@ def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> s
 # -- choosing -------------------------------------------------------------------------------------------------------
 
 
-def candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False, below: float = inf) -> list[Choice]:
+def candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> list[Choice]:
     """The candidates for the matrix product of a pair.
 
     Args:
         builder, pair: the product.
         all_of_them: also those that the model never prefers to another one.
-        below: seconds of another way; candidates that cannot take less may be left out.
     """
-    choices = list(_Search(builder, pair, all_of_them).candidates(below))
+    choices = list(_Search(builder, pair, all_of_them).candidates())
     if all_of_them or not reads_packed(builder.traits, pair.dtype):
         return choices
     least = min([choice.moved for choice in choices if not choice.is_looped])
@@ -234,6 +234,13 @@ class _Axes(NamedTuple):
     inner: Labels
 
 
+class _Turn(NamedTuple):
+    """The transpose of a result: its seconds, and whether it copies."""
+
+    seconds: float = 0.0
+    is_copy: bool = False
+
+
 class _Search:
     """All candidates for one product."""
 
@@ -246,43 +253,20 @@ class _Search:
         self._is_packed_dtype = pair.dtype in traits.packed_dtypes
         self._reads_packed = reads_packed(traits, pair.dtype)
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
-        self._takes_vectors = traits.strided and not traits.min_batch_axes and kind(pair.dtype) in "fc"
         classes, size = pair.classes, builder.size
         steps = size(classes.contracted) * size(classes.lhs_free) * size(classes.rhs_free)
         self._is_tiny = len(classes.batch) == 1 and steps < traits.tiny_matmul
         self._in_place: dict[tuple[bool, Labels], OperandAccess | None] = {}
 
-    def candidates(self, below: float) -> Iterator[Choice]:
-        """Each candidate that can be the cheapest, and take less than so many seconds."""
-        is_bounded = not (self._all or self._reads_packed)
-        least = below if is_bounded else inf
+    def candidates(self) -> Iterator[Choice]:
+        """Each candidate."""
         for axes in self._axes():
-            bound = self._least_seconds(axes) if is_bounded else 0.0
-            if bound >= least:
-                continue
             lefts = self._accesses(self._lhs, self._classes.lhs_free, axes)
             rights = self._accesses(self._rhs, self._classes.rhs_free, axes) if lefts else []
-            is_ready = False
             for left, right in combinations(lefts, rights):
-                if bound + (left.copy or 0.0) + (right.copy or 0.0) >= least:
-                    continue
                 for batch in self._batches(left, right, axes):
                     sides = (self._priced(self._lhs, left, batch, axes), self._priced(self._rhs, right, batch, axes))
-                    for choice in self._choices(*sides, batch, axes):
-                        is_ready = is_ready or choice.is_ready
-                        if is_bounded:
-                            least = min(least, choice.seconds)
-                        yield choice
-            is_best = is_ready and self._traits.strided and all(map(_is_free, (lefts[0], rights[0])))
-            if is_best and not (self._all or self._reads_packed):
-                return  # nothing is copied, and other axes could only add copies or a sum
-
-    def _least_seconds(self, axes: _Axes) -> float:
-        """The least that a product with these axes takes, however it reads its operands."""
-        size, classes = self._builder.size, self._classes
-        matrices, rows, cols = size(axes.batch) * size(axes.inner), size(classes.lhs_free), size(classes.rhs_free)
-        seconds = self._model.least_matmul(matrices, rows, cols, size(axes.contracted), bool(axes.inner))
-        return seconds + self._model.elementwise(matrices * rows * cols) if axes.summed else seconds
+                    yield from self._choices(*sides, batch, axes)
 
     def _axes(self) -> Iterator[_Axes]:
         for contracted, summed in self._contracted():
@@ -292,53 +276,33 @@ class _Search:
     def _choices(
         self, left: OperandAccess, right: OperandAccess, batch: tuple[Labels, ...], axes: _Axes
     ) -> Iterator[Choice]:
-        """The product with either operand on the left, or only the better of both if that does not depend on sizes.
-
-        The price is that of copies, calls, views and arithmetic, and of bringing the result into the order it is needed
-        in.
-        """
-        builder, traits, contracted = self._builder, self._traits, axes.contracted
+        """The product with either operand on the left."""
+        traits, size = self._traits, self._builder.size
         labels = tuple([label for run in batch for label in run])
-        by_vector = self._takes_vectors and not labels
-        left_views = _views(builder, self._lhs, left, contracted, batch, by_vector)
-        right_views = _views(builder, self._rhs, right, contracted, batch, by_vector)
-        both = []
         for swapped in (False, True):
             first, second = (right, left) if swapped else (left, right)
             # With neither views nor flags, matmul reads [rows, contracted] and [contracted, cols] alone.
             if not traits.strided and not traits.transpose_flags and (first.transposed or not second.transposed):
                 continue
-            is_packed = not self._reads_packed or self._are_packed(left, right, labels, contracted, swapped)
+            is_packed = not self._reads_packed or self._are_packed(left, right, labels, axes.contracted, swapped)
             if not is_packed and self._is_packed_dtype:
                 continue
+            looped = () if is_packed else labels
             result = (*labels, *first.rows, *axes.inner, *second.rows)
-            kept = tuple([label for label in result if label not in axes.summed]) if axes.summed else result
-            views = right_views[0] + left_views[1] if swapped else left_views[0] + right_views[1]
-            turn, turned = self._turn(kept)
-            is_flagged = not traits.strided and _flags_a_matrix_beside_a_vector(first, second)
-            both.append((swapped, result, views + turned, turn, is_flagged, () if is_packed else labels))
-        if len(both) == 2 and not self._all:
-            (_, _, views, turn, is_flagged, looped), (_, _, other_views, other, is_other_flagged, other_looped) = both
-            is_equal = looped == other_looped and (turn is None or other is None or turn == other)
-            if is_equal and not self._depends_on_sides(left, right, contracted):
-                is_worse = (other is not None, is_other_flagged, other_views) < (turn is not None, is_flagged, views)
-                both = both[is_worse : is_worse + 1]
-        for swapped, result, views, turn, _, looped in both:
-            first, second = (right, left) if swapped else (left, right)
-            copies = ((self._lhs.labels, left.copied), (self._rhs.labels, right.copied), (result, turn is not None))
+            turn = self._turn(tuple([label for label in result if label not in axes.summed]))
+            copies = ((self._lhs.labels, left.copied), (self._rhs.labels, right.copied), (result, turn.is_copy))
             yield Choice(
                 batch,
                 axes.inner,
-                contracted,
+                axes.contracted,
                 axes.summed,
                 left,
                 right,
                 swapped,
-                by_vector,
                 result,
-                self._seconds(first, second, batch, axes, views, turn, looped),
-                turn is None,
-                sum([self._builder.size(labels) for labels, is_copied in copies if is_copied]),
+                self._seconds(first, second, batch, axes, looped) + turn.seconds,
+                not turn.is_copy,
+                sum([size(labels) for labels, is_copied in copies if is_copied]),
                 bool(looped),
             )
 
@@ -363,41 +327,24 @@ class _Search:
                 return False
         return True
 
-    def _depends_on_sides(self, left: OperandAccess, right: OperandAccess, contracted: Labels) -> bool:
-        """Whether the time of the product depends on which operand is on the left."""
-        if not self._traits.strided:
-            return False
-        is_mixed, has_side = left.transposed != right.transposed, self._traits.long_side != "either"
-        if not (is_mixed or has_side):
-            return False
-        size = self._builder.size
-        rows, cols = size(left.rows), size(right.rows)
-        if has_side and (rows > LOPSIDED * cols or cols > LOPSIDED * rows):
-            return True
-        return is_mixed and is_long_sum(rows, cols, size(contracted))
-
     def _seconds(
         self,
         first: OperandAccess,
         second: OperandAccess,
         batch: tuple[Labels, ...],
         axes: _Axes,
-        views: int,
-        turn: float | None,
         looped: Labels,
     ) -> float:
-        """The time of copies, views, the product, and ``turn``, which brings the result into order.
-
-        There is a product for each element of the labels ``looped``.
-        """
-        model, size = self._model, self._builder.size
-        total = views * self._traits.rates.view + (first.copy or 0.0) + (second.copy or 0.0) + (turn or 0.0)
+        """The time of copies, views and the product; with one call for each element of the labels ``looped``."""
+        model, size, traits = self._model, self._builder.size, self._traits
+        turned = first.transposed, not second.transposed
+        views = 2 + (sum(turned) if traits.strided else _flags_a_matrix_beside_a_vector(first, second))
+        total = views * traits.rates.view + (first.copy or 0.0) + (second.copy or 0.0)
         sizes = [size(run) for run in batch]
         matrices, rows, cols = prod(sizes) * size(axes.inner), size(first.rows), size(second.rows)
         if axes.summed:
             total += model.elementwise(matrices * rows * cols, size(self._classes.kept))
-        calls = prod(sizes) // max(1, *sizes) if self._traits.max_batch_axes == 1 and len(batch) > 1 else size(looped)
-        turned = first.transposed, not second.transposed
+        calls = prod(sizes) // max(1, *sizes) if traits.max_batch_axes == 1 and len(batch) > 1 else size(looped)
         return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned, bool(axes.inner))
 
     # -- axes -------------------------------------------------------------------------------------------
@@ -534,41 +481,17 @@ class _Search:
         runs = builder.size(run_counters(before, after))
         return self._model.copy(builder.size(before), runs, turned=before[-1:] != after[-1:])
 
-    def _turn(self, result: Labels) -> tuple[float | None, int]:
-        """The seconds of the copy, and the views, that bring the result into the order in which it is needed."""
-        use = self._use
+    def _turn(self, result: Labels) -> _Turn:
+        """What brings the result into the order in which it is needed."""
+        use, strided = self._use, self._traits.strided
         target = use.target(result)
         if target is not None:
             if target == result:
-                return None, 0
-            return (None, 1) if self._traits.strided else (self._copy(result, target), 0)
-        if not (use.contracted or use.batch) or use.is_ready(result, self._builder.sizes, self._traits):
-            return None, 0
-        return self._model.copy(self._builder.size(result)), 0
-
-
-def _views(
-    builder: Builder,
-    term: Term,
-    access: OperandAccess,
-    contracted: Labels,
-    batch: tuple[Labels, ...],
-    by_vector: bool,
-) -> tuple[int, int]:
-    """How many views :func:`_operand` makes of an operand on the left and on the right; without strides, about."""
-    own = [[label for label in run if label in term.labels] for run in batch]
-    is_single = (len(access.rows) == 1 or (by_vector and not access.rows)) and len(contracted) == 1
-    views = 0 if is_single and all(len(run) == 1 for run in own) else 1
-    if not builder.traits.strided:
-        return views, views
-    labels = [label for run in own for label in run]
-    straight, turned = (*labels, *access.rows, *contracted), (*labels, *contracted, *access.rows)
-    lying = term.labels
-    if access.copy is not None:
-        copied = turned if access.transposed else straight
-        views += copied != lying
-        lying = copied
-    return views + (straight != lying), views + (turned != lying)
+                return _Turn()
+            return _Turn(self._traits.rates.view) if strided else _Turn(self._copy(result, target), is_copy=True)
+        if use.is_ready(result, self._builder.sizes, self._traits):
+            return _Turn()
+        return _Turn(self._model.copy(self._builder.size(result)), is_copy=True)
 
 
 def _flags_a_matrix_beside_a_vector(first: OperandAccess, second: OperandAccess) -> bool:

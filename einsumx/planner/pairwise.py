@@ -7,9 +7,8 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from math import inf
 from typing import NamedTuple
 
 from einsumx.ir import ops
@@ -101,7 +100,7 @@ def wide_product(
     """
     builder.is_tidy = False
     pair = Pair(lhs, rhs, _classify(lhs, rhs, keep), dtype, use)
-    return matmul(builder, pair, choose(builder, pair)._replace(by_vector=False), dtype=sums)
+    return matmul(builder, pair, choose(builder, pair), dtype=sums)
 
 
 def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
@@ -115,59 +114,66 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 
 
 def _product(builder: Builder, pair: Pair) -> Term:
-    """The cheapest of a matrix product, the framework's own kernel, and a multiplication and a sum."""
+    """The cheapest candidate, or the one that the builder asks for."""
     if builder.traits.pairs_by_einsum:
         return _dot(builder, pair)
-    if not builder.choosing.is_by_cost:
-        candidate = _selected(builder, pair)
-        if candidate is not None:
-            return candidate.make(builder, pair)
-    order, seconds = native_order(builder, pair) if _may_be_native(builder, pair) else ((), inf)
-    may_be_summed = _may_be_summed(builder, pair)
-    choices = candidates(builder, pair, below=inf if may_be_summed else seconds)
-    best = min(choices, key=lambda choice: choice.seconds, default=None)
-    # Where a matmul copies nothing, it moves less than a product of all terms.
-    copies = not reads_packed(builder.traits, pair.dtype) or all(choice.moved for choice in choices)
-    summed = _multiply_sum_seconds(builder, pair) if may_be_summed and copies else inf
-    if summed < min(seconds, inf if best is None else best.seconds):
-        return _multiply_sum(builder, pair)
-    if best is None or seconds < best.seconds:
-        return native(builder, pair, order)
-    return matmul(builder, pair, best)
+    choosing = builder.choosing
+    if not choosing.is_by_cost:
+        every = list(_candidates(builder, pair, all_of_them=True))
+        if choosing.alternatives is not None:
+            choosing.alternatives[-1] += [Alternative(each.name, each.seconds, each.kind) for each in every]
+        for candidate in every:
+            if candidate.name == choosing.selected:
+                return candidate.make(builder, pair)
+    return min(_candidates(builder, pair), key=lambda candidate: candidate.seconds).make(builder, pair)
+
+
+class _Candidate(NamedTuple):
+    """A way to compute a product.
+
+    Attributes:
+        seconds: its estimated time.
+        make: appends its ops.
+        choice: the product of matrices; None for another kernel.
+        other: the name of the other kernel, or the threads that multiply the matrices.
+    """
+
+    seconds: float
+    make: Callable[[Builder, Pair], Term]
+    choice: Choice | None
+    other: str
+
+    @property
+    def name(self) -> str:
+        """Its name among all."""
+        return self.other if self.choice is None else f"{self.choice.name} {self.other}".rstrip()
+
+    @property
+    def kind(self) -> Hashable:
+        """What makes it different from others at first sight."""
+        return self.other if self.choice is None else (*self.choice.kind, self.other)
 
 
 _LONG = 2e-4
 """Seconds of a product that several threads may share."""
 
 
-class _Candidate(NamedTuple):
-    """A way to compute a product, with its name among all."""
-
-    name: str
-    kind: Hashable
-    seconds: float
-    make: Callable[[Builder, Pair], Term]
-
-
-def _selected(builder: Builder, pair: Pair) -> _Candidate | None:
-    """The candidate with the name that the builder asks for, if there is one; lists all if the builder wants them."""
-    every = []
-    for choice in candidates(builder, pair, all_of_them=True):
-        is_long = pair.dtype in builder.traits.pool_products and choice.seconds > _LONG
+def _candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> Iterator[_Candidate]:
+    """The candidates; with ``all_of_them``, also those that the cost model never prefers."""
+    choices = candidates(builder, pair, all_of_them=all_of_them)
+    for choice in choices:
+        is_long = all_of_them and pair.dtype in builder.traits.pool_products and choice.seconds > _LONG
         by_threads: tuple[Threads, ...] = ("pool", "blas") if is_long else ("",)
         for threads in by_threads:
-            name, kind = f"{choice.name} {threads}".rstrip(), (*choice.kind, threads)
-            every.append(_Candidate(name, kind, choice.seconds, partial(_matmul_by, choice=choice, threads=threads)))
+            make = partial(_matmul_by, choice=choice, threads=threads)
+            yield _Candidate(choice.seconds, make, choice, threads)
     if _may_be_native(builder, pair):
         order, seconds = native_order(builder, pair)
-        every.append(_Candidate("einsum", "einsum", seconds, partial(native, result=order)))
-    if _may_be_summed(builder, pair):
-        seconds = _multiply_sum_seconds(builder, pair)
-        every.append(_Candidate("multiply and sum", "sum", seconds, _multiply_sum))
-    choosing = builder.choosing
-    if choosing.alternatives is not None:
-        choosing.alternatives[-1] += [Alternative(each.name, each.seconds, each.kind) for each in every]
-    return next((candidate for candidate in every if candidate.name == choosing.selected), None)
+        yield _Candidate(seconds, partial(native, result=order), None, "einsum")
+    # Where a matmul copies nothing, it moves less than a product of all terms.
+    copies = all_of_them or not reads_packed(builder.traits, pair.dtype) or all(choice.moved for choice in choices)
+    if copies and _may_be_summed(builder, pair):
+        yield _Candidate(_multiply_sum_seconds(builder, pair), _multiply_sum, None, "multiply and sum")
 
 
 def _matmul_by(builder: Builder, pair: Pair, choice: Choice, threads: Threads) -> Term:
