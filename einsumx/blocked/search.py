@@ -31,9 +31,6 @@ _SURE = 0.01
 _FASTER = 1 - 1e-6
 """The factor by which a change must reduce the time; less is rounding."""
 
-_PAIRS = 30
-"""Pairs of labels whose loops are tried in all positions; if there are more, the best with their loops outermost."""
-
 _FAR = 100
 """How many times as long as another a blocking may take before cuts are taken back, which makes it faster."""
 
@@ -124,26 +121,10 @@ class Search:
             self._steps = {key: step for key, step in self._steps.items() if key[1] is not gauge}
 
     def _finer(self, now: Blocking, *, every: bool = False) -> Iterator[Blocking]:
-        """Blockings with one label cut into twice as many blocks; or two labels, if no single one saves memory."""
-        sizes = self._equation.sizes
-        doubled = {
-            label: min(2 * count, size)
-            for label, (size, count) in enumerate(zip(sizes, now.counts))
-            if count < size and (every or label in now.tight)
-        }
-        singles = {label: self._cut(now, {label: count}) for label, count in doubled.items()}
-        yield from singles.values()
-        if any(single.peak_bytes < now.peak_bytes for single in singles.values()):
-            return
-        # After one cut, another saves memory if its label is at the remaining peak.
-        changes = [
-            {first: doubled[first], second: doubled[second]}
-            for first, second in combinations(doubled, 2)
-            if second in singles[first].tight or first in singles[second].tight
-        ]
-        if len(changes) > _PAIRS:
-            changes.sort(key=lambda change: _price(now, self._outermost(now, change)))
-        yield from (self._cut(now, change) for change in changes[:_PAIRS])
+        """Blockings with one label cut into twice as many blocks; a label that matters to the peak, or ``every``."""
+        for label, (size, count) in enumerate(zip(self._equation.sizes, now.counts)):
+            if count < size and (every or label in now.tight):
+                yield self._cut(now, {label: min(2 * count, size)})
 
     def _smallest_exactly(self, *known: Blocking) -> Blocking:
         """The blocking that needs least memory, costed exactly."""
@@ -246,7 +227,7 @@ class Search:
 
     def _cut(self, now: Blocking, change: dict[int, int]) -> Blocking:
         """Change the numbers of blocks of some labels; each new loop goes where it costs least."""
-        counts = _changed(now, change)
+        counts = tuple([change.get(label, count) for label, count in enumerate(now.counts)])
         orders = [tuple([label for label in now.order if counts[label] > 1])]
         for label in change:
             if counts[label] > 1 and label not in now.order:
@@ -255,11 +236,6 @@ class Search:
             return self._blocking(counts, orders[0])
         trials = [self._blocking(counts, order) for order in orders]
         return min(trials, key=lambda trial: (trial.seconds, trial.peak_bytes))
-
-    def _outermost(self, now: Blocking, change: dict[int, int]) -> Blocking:
-        """Cut some labels finer, with new loops around all others."""
-        new = [label for label in change if label not in now.order]
-        return self._blocking(_changed(now, change), (*new, *now.order))
 
     def _blocking(self, counts: tuple[int, ...], order: Labels) -> Blocking:
         key = counts, order
@@ -303,13 +279,6 @@ def _is_near(guess: Blocking, exact: Blocking) -> bool:
     """Whether an estimate was right, so that others nearby are right too."""
     pairs = ((guess.seconds, exact.seconds), (guess.peak_bytes, exact.peak_bytes))
     return all(abs(estimate - value) <= _SURE * value for estimate, value in pairs)
-
-
-def _changed(now: Blocking, change: dict[int, int]) -> tuple[int, ...]:
-    counts = list(now.counts)
-    for label, count in change.items():
-        counts[label] = count
-    return tuple(counts)
 
 
 def _price(now: Blocking, step: Blocking) -> tuple[float, float]:
