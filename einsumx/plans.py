@@ -216,14 +216,14 @@ class BlockedPlan(BlockedProgram):
         >>> import einsumx
         >>> print(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
         ij,jk->ik  (900,800) (800,900)  float64 on numpy in blocks
-          cut k        900 into 4 blocks of up to 225
-          cut i        900 into 7 blocks of up to 129
-          ij,jk->ik    for each block of ki
-          operand 0    5.76 MB, read 4 times, 23 MB
-          operand 1    5.76 MB, read 1 time
+          cut i        900 into 4 blocks of up to 225
+          cut k        900 into 7 blocks of up to 129
+          ij,jk->ik    for each block of ik
+          operand 0    5.76 MB, read 1 time
+          operand 1    5.76 MB, read 4 times, 23 MB
           read in all  28.8 MB
           peak memory  8.98 MB of the limit of 9 MB
-          time         18.4 ms expected
+          time         18.5 ms expected
         """
         return blocked_texts.blocked_text(self)
 

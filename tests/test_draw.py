@@ -202,7 +202,7 @@ TOLD = [
     (EVERY[0], {"b=4 n=8 i=10 j=5, sum over d=16", "25.6 k multiply-adds", "6.4 kB float32"}),
     (plan("abc,dbc->ad", (20, 30, 40), (50, 30, 40)), {"a=20 b=30 c=40", "a=20 d=50, sum over b=30 c=40", "view"}),
     (plan("ij,jk->ik", (30, 40), (40, 50), dtypes=["float32", "float64"]), {"4.8 kB float32", "16 kB float64"}),
-    (blocked(BLOCKED[0]), {"cut k  900 into 4 blocks of up to 225", "4×", "28×", "read", "stored in the result"}),
+    (blocked(BLOCKED[0]), {"cut i  900 into 4 blocks of up to 225", "4×", "28×", "read", "stored in the result"}),
 ]
 
 

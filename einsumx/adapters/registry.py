@@ -280,7 +280,7 @@ def lazy_planner(operands: Sequence[Any]) -> Any:
     return module if hasattr(module, "planned") else None
 
 
-def replaceable(name: str) -> Replaceable:
+def replaceable(name: Any) -> Replaceable:
     """The library of that name whose einsum :func:`einsumx.patch` replaces: a backend, Dask or opt_einsum.
 
     Raises:

@@ -69,7 +69,7 @@ class BlockedProgram:
 
         >>> import einsumx
         >>> einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True).cuts
-        {'k': 4, 'i': 7}
+        {'i': 4, 'k': 7}
         """
         names = label_names(self.equation)
         return {names[label]: self.blocking.counts[label] for label in self.blocking.order}

@@ -141,7 +141,7 @@ def blocked_timeline(program: BlockedProgram) -> Timeline:
     >>> plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True)
     >>> timeline = blocked_timeline(plan)
     >>> [(row.call, row.times) for row in timeline.rows]
-    [('%1 = block of operand 1', 4), ('%0 = block of operand 0', 28), ('%2 = matmul %0 %1', 28), ('result %2', 28)]
+    [('%0 = block of operand 0', 4), ('%1 = block of operand 1', 28), ('%2 = matmul %0 %1', 28), ('result %2', 28)]
     >>> timeline.peak_bytes == plan.peak_bytes
     True
     """
