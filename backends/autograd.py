@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -41,10 +42,16 @@ class AutogradAdapter(Adapter):
         memory_order=False,
         rates=Rates(call=10e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9),
     )
-    no_limit = (
-        "every intermediate is kept for the gradients; leave memory_limit= away, or contract arrays of NumPy where "
-        "autograd differentiates nothing"
+    blocks = None
+    missing = MappingProxyType(
+        {
+            "blocks": "every intermediate is kept for the gradients; leave memory_limit= away, or contract arrays of "
+            "NumPy where autograd differentiates nothing"
+        }
     )
+
+    def has_values(self, array: Array) -> bool:
+        return True
 
     @cached_property
     def _value(self) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Array
 from einsumx.adapters.facets import Semirings
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import ArrayApiSemirings
-from einsumx.errors import BackendError
 
 __all__ = ["ADAPTER", "CubedAdapter"]
 
@@ -22,14 +22,14 @@ class CubedAdapter(NamedLibrary):
     name = "cubed"
     module = "cubed.array_api"
     install = "pip install cubed"
-    no_limit = (
-        "its arrays are lazy, and it bounds the memory of a task itself; leave memory_limit= away, and make the arrays "
-        "with spec=cubed.Spec(allowed_mem=...)"
-    )
-
-    no_exponents = (
-        "its arrays are lazy, and einsum_frexp would compute each intermediate to find its largest element; "
-        "call compute() on the operands"
+    blocks = None
+    missing = MappingProxyType(
+        {
+            "blocks": "its arrays are lazy, and it bounds the memory of a task itself; leave memory_limit= away, and "
+            "make the arrays with spec=cubed.Spec(allowed_mem=...)",
+            "exponents": "its arrays are lazy, and einsum_frexp would compute each intermediate to find its largest "
+            "element; call compute() on the operands",
+        }
     )
 
     @cached_property
@@ -60,9 +60,6 @@ class CubedAdapter(NamedLibrary):
 
     def beside(self, like: Array) -> dict[str, Any]:
         return {"spec": like.spec}  # arrays of two specs are refused in one computation
-
-    def check_eager(self, array: Array) -> None:
-        raise BackendError(self.no_limit)  # whose elements are computed when the caller asks for them
 
     def synchronize(self, array: Array) -> None:
         array.compute()

@@ -16,7 +16,7 @@ from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
 from einsumx.adapters.traits import INTEGERS, Traits
-from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyNames
+from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyBlocks, NumpyNames
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.ir.layout import broadcast
@@ -59,6 +59,52 @@ def _on_device(method: Callable[..., Any], at: int = 0) -> Callable[..., Any]:
     return on_device
 
 
+class CupyBlocks(NumpyBlocks):
+    """Blocks on the devices of arrays."""
+
+    def in_place(self, array: Any) -> None:
+        return None
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        with self.adapter._device(device):
+            return self.xp.empty(shape, self.adapter.dtype(dtype))
+
+    def free_bytes(self, device: str) -> int | None:
+        try:
+            with self.adapter._device(device):
+                # CuPy's pool can reuse the memory that it caches.
+                return int(self.xp.cuda.runtime.memGetInfo()[0] + self.xp.get_default_memory_pool().free_bytes())
+        except RuntimeError:  # there is no driver, or no such device
+            return None
+
+    def move(self, array: Array, device: str) -> Array:
+        if device in ("", self.adapter.device(array)):
+            return array
+        with array.device:  # CuPy refuses to copy an array with gaps to another device
+            array = self.xp.ascontiguousarray(array).reshape(array.shape)
+            self.adapter.synchronize(array)
+        with self.adapter._device(device):
+            moved = array.copy()
+        self.adapter.synchronize(moved)
+        return moved
+
+    def ring(self, device: str) -> Ring | None:
+        return Ring(_Uploads(self.xp, self.adapter._device(device)))
+
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        cuda = self.xp.cuda
+        streams = [cuda.get_current_stream(number) for number in range(cuda.runtime.getDeviceCount())]
+
+        def on_streams(*arguments: Any) -> Any:
+            with ExitStack() as stack:
+                for number, stream in enumerate(streams):
+                    with cuda.Device(number):
+                        stack.enter_context(stream)
+                return function(*arguments)
+
+        return on_streams
+
+
 class CupyAdapter(NumpyAdapter):
     """CuPy arrays. Written from CuPy's sources; tested on a fake only, not on a GPU.
 
@@ -84,6 +130,7 @@ class CupyAdapter(NumpyAdapter):
     plain = _on_device(NumpyAdapter.plain)
     copy = _on_device(NumpyAdapter.copy)
     arrange = _on_device(NumpyAdapter.arrange)
+    blocks = cached_property(CupyBlocks)
 
     @cached_property
     def semirings(self) -> Semirings:
@@ -212,21 +259,6 @@ class CupyAdapter(NumpyAdapter):
         with out.device:
             self.xp.copyto(out, result, casting="unsafe")
 
-    def in_place(self, array: Any) -> None:
-        return None
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        with self._device(device):
-            return self.xp.empty(shape, self.dtype(dtype))
-
-    def free_bytes(self, device: str) -> int | None:
-        try:
-            with self._device(device):
-                # CuPy's pool can reuse the memory that it caches.
-                return int(self.xp.cuda.runtime.memGetInfo()[0] + self.xp.get_default_memory_pool().free_bytes())
-        except RuntimeError:  # there is no driver, or no such device
-            return None
-
     def _device(self, name: str) -> Any:
         """The device of that name; device 0 if the name is empty."""
         return self.xp.cuda.Device(int(name.partition(":")[2] or 0))
@@ -239,36 +271,9 @@ class CupyAdapter(NumpyAdapter):
         with array.device:
             return self.xp.asnumpy(array)
 
-    def move(self, array: Array, device: str) -> Array:
-        if device in ("", self.device(array)):
-            return array
-        with array.device:  # CuPy refuses to copy an array with gaps to another device
-            array = self.xp.ascontiguousarray(array).reshape(array.shape)
-            self.synchronize(array)
-        with self._device(device):
-            moved = array.copy()
-        self.synchronize(moved)
-        return moved
-
-    def ring(self, device: str) -> Ring | None:
-        return Ring(_Uploads(self.xp, self._device(device)))
-
     def synchronize(self, array: Array) -> None:
         with array.device:
             self.xp.cuda.get_current_stream().synchronize()  # not the stream that copies to the device
-
-    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        cuda = self.xp.cuda
-        streams = [cuda.get_current_stream(number) for number in range(cuda.runtime.getDeviceCount())]
-
-        def on_streams(*arguments: Any) -> Any:
-            with ExitStack() as stack:
-                for number, stream in enumerate(streams):
-                    with cuda.Device(number):
-                        stack.enter_context(stream)
-                return function(*arguments)
-
-        return on_streams
 
 
 class CupySemirings(NumpyNames):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
@@ -28,9 +29,12 @@ class NdonnxAdapter(NamedLibrary):
     name = "ndonnx"
     module = "ndonnx"
     install = "pip install ndonnx onnxruntime"
-    no_limit = (
-        "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave it away, or "
-        "contract NumPy arrays: x.unwrap_numpy()"
+    blocks = None
+    missing = MappingProxyType(
+        {
+            "blocks": "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave "
+            "it away, or contract NumPy arrays: x.unwrap_numpy()"
+        }
     )
     cpu = replace(
         TRAITS,
@@ -67,8 +71,12 @@ class NdonnxAdapter(NamedLibrary):
         except ValueError as error:
             raise BackendError(f"an array of ndonnx has no values while a graph is recorded: {error}") from error
 
-    def check_eager(self, array: Array) -> None:
-        self.to_numpy(array)
+    def has_values(self, array: Array) -> bool:
+        try:
+            self.to_numpy(array)
+        except BackendError:
+            return False
+        return True
 
     def public_class(self) -> type[Adapter]:
         return _PublicNdonnx

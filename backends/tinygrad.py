@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Semirings
+from einsumx.adapters.facets import BlockAccess, Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
@@ -43,6 +43,52 @@ TRAITS = Traits(
 )
 
 
+class TinygradBlocks(BlockAccess):
+    """Blocks of tensors."""
+
+    def check_eager(self, array: Array) -> None:
+        if not isinstance(array.device, str):
+            devices = self.adapter.device(array) or "none, as constants are"
+            raise BackendError(
+                f"memory_limit= is for tensors on one device, not on {devices}; move it to one with .to(), or leave "
+                "memory_limit= away"
+            )
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return self._block(array, box).contiguous().realize()
+
+    def _block(self, array: Array, box: tuple[slice, ...]) -> Array:
+        """A view of a block. Its starts are variables, so that all blocks of a size have one kernel."""
+        ranges = []
+        for axis, (part, size) in enumerate(zip(box, array.shape)):
+            start, stop, _ = part.indices(size)
+            if stop - start == size or 0 in array.shape:
+                ranges.append((start, stop))
+                continue
+            variable = self.xp.Variable(f"start{axis}", 0, size - (stop - start)).bind(start)
+            ranges.append((variable, variable + (stop - start)))
+        return array.shrink(tuple(ranges))
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.adapter._tensor.empty(shape, dtype=self.adapter.dtype(dtype), device=device or None)
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        self._block(out, box).assign(block.cast(out.dtype).contiguous().realize())
+        return out.realize()
+
+    def find_device(self, name: str) -> str:
+        try:
+            return str(self.xp.Device[name].device).lower()
+        except (ImportError, *REFUSALS) as error:
+            raise BackendError(f"tinygrad finds no device {shown(name)}: {error}") from error
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes() if device.partition(":")[0] in ("", "cpu", "python") else None
+
+    def move(self, array: Array, device: str) -> Array:
+        return array.to(device) if device else array
+
+
 class TinygradAdapter(Adapter):
     """tinygrad's tensors on any device."""
 
@@ -53,6 +99,7 @@ class TinygradAdapter(Adapter):
     own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
     constant_dtypes = True
+    blocks = cached_property(TinygradBlocks)
 
     @cached_property
     def _tensor(self) -> Any:
@@ -276,48 +323,8 @@ class TinygradAdapter(Adapter):
 
         return function
 
-    # -- blocks -----------------------------------------------------------------------------------------
-
-    def check_eager(self, array: Array) -> None:
-        if not isinstance(array.device, str):
-            raise BackendError(
-                f"memory_limit= is for tensors on one device, not on {self.device(array) or 'none, as constants are'}; "
-                "move it to one with .to(), or leave memory_limit= away"
-            )
-
-    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        return self._block(array, box).contiguous().realize()
-
-    def _block(self, array: Array, box: tuple[slice, ...]) -> Array:
-        """A view of a block. Its starts are variables, so that all blocks of a size have one kernel."""
-        ranges = []
-        for axis, (part, size) in enumerate(zip(box, array.shape)):
-            start, stop, _ = part.indices(size)
-            if stop - start == size or 0 in array.shape:
-                ranges.append((start, stop))
-                continue
-            variable = self.xp.Variable(f"start{axis}", 0, size - (stop - start)).bind(start)
-            ranges.append((variable, variable + (stop - start)))
-        return array.shrink(tuple(ranges))
-
     def plus(self, lhs: Array, rhs: Array) -> Array:
         return lhs | rhs if lhs.dtype == self.xp.dtypes.bool else lhs + rhs
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        return self._tensor.empty(shape, dtype=self.dtype(dtype), device=device or None)
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        self._block(out, box).assign(block.cast(out.dtype).contiguous().realize())
-        return out.realize()
-
-    def find_device(self, name: str) -> str:
-        try:
-            return str(self.xp.Device[name].device).lower()
-        except (ImportError, *REFUSALS) as error:
-            raise BackendError(f"tinygrad finds no device {shown(name)}: {error}") from error
-
-    def free_bytes(self, device: str) -> int | None:
-        return free_host_bytes() if device.partition(":")[0] in ("", "cpu", "python") else None
 
     # -- to and from the host ---------------------------------------------------------------------------
 
@@ -332,9 +339,6 @@ class TinygradAdapter(Adapter):
 
     def to_numpy(self, array: Array) -> Any:
         return array.numpy()
-
-    def move(self, array: Array, device: str) -> Array:
-        return array.to(device) if device else array
 
     def synchronize(self, array: Array) -> None:
         array.realize()

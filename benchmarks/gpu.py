@@ -205,7 +205,7 @@ class Checked:
 def limit(report: Report) -> str:
     """A contraction with an operand twice as large as the memory of the card."""
     adapter, device = report.framework.adapter, report.framework.device
-    card = adapter.free_bytes(device) if device else CARD
+    card = adapter.blocks.free_bytes(device) if device else CARD
     if card is None:
         raise RuntimeError("the framework does not tell how much memory the device has")
     matrix = Repeating(2 * card // (4 * COLUMNS))

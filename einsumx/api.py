@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
+    from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from einsumx.streaming import gradients
     from einsumx.streaming import run as streaming_run
 else:
+    facets = LazyModule("einsumx.adapters.facets")
     factors = LazyModule("einsumx.runtime.factors")
     limits = LazyModule("einsumx.runtime.limits")
     gradients = LazyModule("einsumx.streaming.gradients")
@@ -410,7 +412,7 @@ def _plan_of_shapes(
     if request.memory_limit is None:
         return plans.as_plan(make_program(contraction))
 
-    limit = limits.limit_bytes(request.limit.amount, lambda: adapter.free_bytes(device))
+    limit = limits.limit_bytes(request.limit.amount, lambda: facets.blocks_of(adapter).free_bytes(device))
     sized = sized_equation(request.written, [operand.shape for operand in operands])
     footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(result_dtype(adapter, operands, options)))
     in_place = (not stored,) * len(operands)

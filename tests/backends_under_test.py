@@ -75,7 +75,7 @@ def _is_installed(name):
 INSTALLED = [Backend(name) for name in BUILTIN if name != "cubed" and _is_installed(name)]
 """All but cubed, whose calls go through files and take too long; the conformance suite holds it to the same promises.
 """
-LIMITED = [backend for backend in INSTALLED if not backend.adapter.no_limit]
+LIMITED = [backend for backend in INSTALLED if backend.adapter.blocks is not None]
 """Those that keep a memory limit."""
 NUMPY = INSTALLED[0]
 OTHERS = INSTALLED[1:]

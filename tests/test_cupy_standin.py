@@ -220,7 +220,7 @@ def test_overlap_is_judged_by_bounds(fake_cupy):
 
 def test_arrays_with_gaps_move_between_devices(fake_cupy):
     array = on(fake_cupy, "cuda:0", np.arange(12.0).reshape(3, 4))[:, 1:3]
-    moved = ADAPTER.move(array, "cuda:1")
+    moved = ADAPTER.blocks.move(array, "cuda:1")
     assert moved.device.id == 1
     with fake_cupy.cuda.Device(1):
         np.testing.assert_array_equal(moved.get(), [[1.0, 2.0], [5.0, 6.0], [9.0, 10.0]])
@@ -228,7 +228,7 @@ def test_arrays_with_gaps_move_between_devices(fake_cupy):
 
 def test_an_array_that_moved_to_another_device_may_be_freed(fake_cupy):
     array = on(fake_cupy, "cuda:1", np.ones(600))
-    moved = ADAPTER.move(array, "cuda:0")
+    moved = ADAPTER.blocks.move(array, "cuda:0")
     del array
     overwriting = on(fake_cupy, "cuda:1", np.zeros(600))
     ADAPTER.synchronize(overwriting)
@@ -338,14 +338,14 @@ def test_threads_compute_on_the_callers_stream(fake_cupy):
     array = fake_cupy.asarray(np.ones(600))
     ADAPTER.synchronize(array)
     with ThreadPoolExecutor(1) as executor, fake_cupy.cuda.Stream(non_blocking=True):
-        total = executor.submit(ADAPTER.carried(lambda: array + 1)).result()
+        total = executor.submit(ADAPTER.blocks.carried(lambda: array + 1)).result()
         np.testing.assert_array_equal(total.get(), np.full(600, 2.0))
 
 
 @pytest.mark.parametrize("has_out", [False, True])
 def test_blocks_that_threads_computed_on_other_streams_are_awaited(fake_cupy, problem, has_out, monkeypatch):
     equation, hosts, expected, limit = problem
-    monkeypatch.setattr(ADAPTER, "carried", lambda function: function)  # as PyTorch's
+    monkeypatch.setattr(ADAPTER.blocks, "carried", lambda function: function)  # as PyTorch's
     with ThreadPoolExecutor(2) as executor, fake_cupy.cuda.Stream(non_blocking=True):
         arrays = [fake_cupy.asarray(host) for host in hosts]
         out = fake_cupy.zeros(expected.shape, "float32") if has_out else None
@@ -354,7 +354,7 @@ def test_blocks_that_threads_computed_on_other_streams_are_awaited(fake_cupy, pr
 
 
 def test_blocks_are_copied_through_a_few_pinned_buffers_that_are_let_go(fake_cupy, device):
-    ring = ADAPTER.ring(device)
+    ring = ADAPTER.blocks.ring(device)
     for host in (np.arange(2_500_000.0).reshape(1250, 2000).T, np.arange(60) % 7 == 0, np.array(2j)):
         np.testing.assert_array_equal(ADAPTER.to_numpy(ring(host)), host)
     assert len(ring._buffers) == 3

@@ -117,7 +117,7 @@ def test_a_runtime_error_of_a_handler_is_not_taken_for_a_thread_that_cannot_star
 @pytest.mark.parametrize("function", ["empty", "device"])
 def test_an_error_of_a_handler_is_not_taken_for_a_device_that_is_not_there(function):
     with pytest.raises(AlarmError):
-        interrupted(function, lambda: get_backend("numpy").find_device("cpu"), AlarmError)
+        interrupted(function, lambda: get_backend("numpy").blocks.find_device("cpu"), AlarmError)
 
 
 @pytest.mark.parametrize(

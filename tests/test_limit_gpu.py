@@ -156,7 +156,7 @@ def test_an_executor_on_a_stream_of_the_users_own_gives_the_plain_sum(framework:
 
 
 def test_a_block_reaches_a_gpu_through_pinned_buffers_that_are_let_go(framework: Any) -> None:
-    ring = framework.ring(DEVICE)
+    ring = framework.blocks.ring(DEVICE)
     for array in (np.arange(9_000_000.0).reshape(3000, 3000).T, np.arange(60) % 7 == 0, np.array(2j)):
         np.testing.assert_array_equal(framework.to_numpy(ring(array)), array)
     buffers = list(ring._buffers)
@@ -204,5 +204,5 @@ def test_several_gpus_give_the_plain_sum(framework: Any) -> None:
 
 def test_more_than_there_is_on_a_gpu_is_said_to_be_out_of_memory(framework: Any) -> None:
     with pytest.raises(Exception, match="memory") as caught:
-        framework.empty((1 << 50,), "uint8", DEVICE)
+        framework.blocks.empty((1 << 50,), "uint8", DEVICE)
     assert framework.is_out_of_memory(caught.value)

@@ -54,7 +54,7 @@ def test_a_result_of_many_axes_is_computed_in_blocks(case, dtype, has_out):
     operands = [array(host) for host in hosts]
 
     def call(limit):
-        out = ADAPTER.empty(expected.values.shape, dtype, "cpu") if has_out else None
+        out = ADAPTER.blocks.empty(expected.values.shape, dtype, "cpu") if has_out else None
         return einsum(equation, *operands, out=out, memory_limit=limit)
 
     limit = smallest(call)
@@ -97,20 +97,20 @@ def test_a_part_of_an_array_of_any_rank_is_read_and_written(rank, dtype):
         box = tuple(slice(*each) for each in ends)
         (host,) = numbers([shape], dtype)
         whole = array(host)
-        np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.part(whole, box)), host[box])
+        np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.blocks.part(whole, box)), host[box])
         (block,) = numbers([host[box].shape], "int8" if dtype == "bool" else dtype)
         written = host.copy()
         written[box] = block
-        assert ADAPTER.put(whole, box, array(block.astype(dtype))) is whole
+        assert ADAPTER.blocks.put(whole, box, array(block.astype(dtype))) is whole
         np.testing.assert_array_equal(ADAPTER.to_numpy(whole), written)
 
 
 @pytest.mark.parametrize("box", [(slice(0, 0), slice(0, 3)), (slice(1, 2), slice(3, 3))])
 def test_a_part_without_elements_is_read_and_written(box):
     whole = array(np.ones((2, 3), "float32"))
-    part = ADAPTER.part(whole, box)
+    part = ADAPTER.blocks.part(whole, box)
     assert part.shape == np.ones((2, 3))[box].shape
-    np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.put(whole, box, part)), np.ones((2, 3)))
+    np.testing.assert_array_equal(ADAPTER.to_numpy(ADAPTER.blocks.put(whole, box, part)), np.ones((2, 3)))
 
 
 @pytest.mark.parametrize("rank", [1, 2, 5, 8])

@@ -111,7 +111,9 @@ def test_a_framework_that_is_asked_for_too_much_says_so(name: str) -> None:
     pytest.importorskip(name)
     adapter = get_backend(name)
     with pytest.raises(Exception, match=r"memory|EXHAUSTED") as caught:
-        adapter.put(adapter.empty((1 << 50,), "uint8", "cpu"), (slice(0, 1),), adapter.from_numpy(np.ones(1, "uint8")))
+        adapter.blocks.put(
+            adapter.blocks.empty((1 << 50,), "uint8", "cpu"), (slice(0, 1),), adapter.from_numpy(np.ones(1, "uint8"))
+        )
     assert adapter.is_out_of_memory(caught.value)
 
 
@@ -141,7 +143,7 @@ def test_so_it_is_where_the_framework_adds_and_writes(name: str, method: str, mo
     adapter = get_backend(name)
     kind = type(import_module("torch").empty(0)) if name == "torch" else None
     error = import_module("torch").OutOfMemoryError("CUDA out of memory.") if kind else MemoryError()
-    real, calls = getattr(adapter, method), [0]
+    real, calls = getattr(adapter.blocks, method), [0]
 
     def failing(*arguments: Any) -> Any:
         calls[0] += 1
@@ -149,7 +151,7 @@ def test_so_it_is_where_the_framework_adds_and_writes(name: str, method: str, mo
             raise error
         return real(*arguments)
 
-    monkeypatch.setattr(adapter, method, failing)
+    monkeypatch.setattr(adapter.blocks, method, failing)
     equation = "ij,ji->" if method == "add" else EQUATION
     second = b[:, :60] if method == "add" else b
     limit = 4000 if method == "add" else LIMIT
@@ -164,7 +166,7 @@ def test_a_fresh_result_that_is_lost_when_a_block_cannot_be_put_into_it_is_compu
 ) -> None:
     a, b = operands()
     adapter = get_backend("numpy")
-    real, calls = adapter.put, [0]
+    real, calls = adapter.blocks.put, [0]
 
     def failing(out: Any, box: Any, block: Any) -> Any:
         calls[0] += 1
@@ -173,7 +175,7 @@ def test_a_fresh_result_that_is_lost_when_a_block_cannot_be_put_into_it_is_compu
             raise MemoryError
         return real(out, box, block)
 
-    monkeypatch.setattr(adapter, "put", failing)
+    monkeypatch.setattr(adapter.blocks, "put", failing)
     with less_memory():
         assert is_right(einsumx.einsum(EQUATION, Stored(a), Stored(b), memory_limit=LIMIT), a, b)
 

@@ -206,7 +206,7 @@ def test_more_axes_than_paddle_has_are_an_error_before_any_work():
 
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(einsumx.BackendError, match="finds no device 'gpu:7'"):
-        ADAPTER.find_device("gpu:7")
+        ADAPTER.blocks.find_device("gpu:7")
 
 
 # -- Paddle's own name --------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     )
     monkeypatch.setattr(staging, "torch", fake)
     adapter = get_backend("torch")
-    monkeypatch.setattr(adapter, "ring", lambda device: Ring(Uploads(device, adapter.dtype), 4096))
+    monkeypatch.setattr(adapter.blocks, "ring", lambda device: Ring(Uploads(device, adapter.dtype), 4096))
     yield cuda
     staging._stream.cache_clear()
 
@@ -212,8 +212,8 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
 def test_torch_has_a_ring_for_each_device_of_cuda_and_for_no_other() -> None:
     pytest.importorskip("torch")
     adapter = get_backend("torch")
-    assert isinstance(adapter.ring("cuda:0"), Ring)  # which asks nothing of the device before its first copy
-    assert adapter.ring("cpu") is None
+    assert isinstance(adapter.blocks.ring("cuda:0"), Ring)  # which asks nothing of the device before its first copy
+    assert adapter.blocks.ring("cpu") is None
 
 
 @pytest.mark.parametrize(("dtype", "workers"), [("float32", 0), ("float16", 2), ("bool", 0), ("complex64", 2)])

@@ -153,7 +153,7 @@ def test_operands_of_more_axes_than_tensorflow_slices(rng):
     result = einsumx.einsum("abcdefghij,aj->bcdefghij", a, b, memory_limit=limit * 4)
     assert close(result, "abcdefghij,aj->bcdefghij", a, b)
     box = (slice(0, 2), slice(1, 2)) + (slice(0, 2),) * 7 + (slice(1, 2),)
-    assert np.array_equal(ADAPTER.part(a, box), np.asarray(a)[box])
+    assert np.array_equal(ADAPTER.blocks.part(a, box), np.asarray(a)[box])
 
 
 def test_a_traced_tensor_has_no_memory_to_limit():
@@ -282,9 +282,9 @@ def test_a_cast_of_an_imaginary_number_to_bool_is_true():
 
 def test_devices_have_short_names():
     assert ADAPTER.device(tf.ones(2)) == "cpu:0"
-    assert ADAPTER.find_device("cpu") == "cpu:0"
+    assert ADAPTER.blocks.find_device("cpu") == "cpu:0"
     with pytest.raises(einsumx.BackendError, match=r"finds no device 'gpu:7'; there are cpu:0"):
-        ADAPTER.find_device("gpu:7")
+        ADAPTER.blocks.find_device("gpu:7")
     remote = "/job:worker/replica:0/task:1/device:CPU:0"
     assert ADAPTER.device_of((tf.Tensor, (2,), tf.float32, remote)) == remote
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Semirings
+from einsumx.adapters.facets import BlockAccess, Semirings
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
@@ -49,6 +49,29 @@ _LIBRARY_ERRORS = AssertionError, AttributeError, LookupError, RuntimeError, Typ
 """What libraries raise where they lack something. Others pass through, such as the TimeoutError of a signal handler."""
 
 
+class ArrayApiBlocks(BlockAccess):
+    """Blocks, by slices."""
+
+    def _placed(self, device: str) -> dict[str, Any]:
+        """The keyword that creates an array on a device, if the library has devices."""
+        return {"device": self.adapter._devices[device]} if device in self.adapter._devices else {}
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        out[box] = block if block.dtype == out.dtype else self.adapter.cast(block, self.adapter.dtype_name(out.dtype))
+        return out
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        out = self.adapter.function("empty")(shape, dtype=self.adapter.dtype(dtype), **self._placed(device))
+        try:
+            self.adapter._write_nothing(out)
+        except REFUSALS as error:
+            raise BackendError(
+                f"a {type_name(type(out))} cannot be written to ({error}), so that no result is put together of "
+                "blocks under this memory_limit=; with a larger one it comes in one"
+            ) from error
+        return out
+
+
 class ArrayApiAdapter(Adapter):
     """One library that follows the standard.
 
@@ -62,6 +85,7 @@ class ArrayApiAdapter(Adapter):
     import_statement = "xp = {operand}.__array_namespace__()"
     install = "pip install array-api-strict"
     cpu = TRAITS
+    blocks: cached_property[BlockAccess | None] = cached_property(ArrayApiBlocks)
 
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
@@ -205,10 +229,6 @@ class ArrayApiAdapter(Adapter):
         device = getattr(like, "device", None)
         return {} if device is None else {"device": device}
 
-    def _placed(self, device: str) -> dict[str, Any]:
-        """The keyword that creates an array on a device, if the library has devices."""
-        return {"device": self._devices[device]} if device in self._devices else {}
-
     # -- primitives -------------------------------------------------------------------------------------
 
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
@@ -338,25 +358,8 @@ class ArrayApiAdapter(Adapter):
     def number(self, value: Any, dtype: str, like: Array) -> Array:
         return self.xp.asarray(value, dtype=self.dtype(dtype), **self.beside(like))
 
-    # -- blocks -----------------------------------------------------------------------------------------
-
     def plus(self, lhs: Array, rhs: Array) -> Array:
         return self.function("logical_or" if self._is_bool(lhs) else "add")(lhs, rhs)
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        out[box] = block if block.dtype == out.dtype else self.cast(block, self.dtype_name(out.dtype))
-        return out
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        out = self.function("empty")(shape, dtype=self.dtype(dtype), **self._placed(device))
-        try:
-            self._write_nothing(out)
-        except REFUSALS as error:
-            raise BackendError(
-                f"a {type_name(type(out))} cannot be written to ({error}), so that no result is put together of "
-                "blocks under this memory_limit=; with a larger one it comes in one"
-            ) from error
-        return out
 
 
 class ArrayApiSemirings(Semirings):

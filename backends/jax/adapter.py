@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Semirings
+from einsumx.adapters.facets import BlockAccess, Semirings
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
@@ -63,6 +63,81 @@ _SURE = 0.55
 """The share of what ``jnp.einsum`` copies below which another way is faster for sure: copies differ in speed."""
 
 
+class JaxBlocks(BlockAccess):
+    """Blocks of arrays, in whose memory compiled functions write."""
+
+    def check_eager(self, array: Array) -> None:
+        if self.adapter._is_traced(array):
+            raise BackendError(
+                "memory_limit= works for arrays, not while jax.jit, jax.grad or jax.vmap traces them, because XLA "
+                "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
+            )
+        if len(array.sharding.device_set) > 1:
+            raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.adapter.device(array)}")
+
+    def add(self, total: Array, part: Array) -> Array:
+        return self._added(total, part)
+
+    @cached_property
+    def _added(self) -> Callable[[Array, Array], Array]:
+        """Adds in the memory of the first array."""
+        compiled: Callable[[Array, Array], Array] = self.adapter._jax.jit(self.xp.add, donate_argnums=0)
+        return compiled
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.xp.empty(shape, self.adapter.dtype(dtype), device=self.adapter._device(device))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        starts = tuple(part.start or 0 for part in box)
+        return self._updated(out, block, starts).block_until_ready()
+
+    @cached_property
+    def _updated(self) -> Callable[..., Array]:
+        """Writes a block into an array, in the array's memory."""
+        update = self.adapter._jax.lax.dynamic_update_slice
+        compiled: Callable[..., Array] = self.adapter._jax.jit(
+            lambda out, block, starts: update(out, block.astype(out.dtype), starts), donate_argnums=0
+        )
+        return compiled
+
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        wide, precision = settings = self._settings()
+
+        def run(*arguments: Any) -> Any:
+            if self._settings() == settings:
+                return function(*arguments)
+            with self._enable_x64(wide), self.adapter._jax.default_matmul_precision(precision):
+                return function(*arguments)
+
+        return run
+
+    def _settings(self) -> tuple[bool, Any]:
+        """The settings that are local to this thread and affect results."""
+        return self.adapter._jax.config.jax_enable_x64, self.adapter._jax.config.jax_default_matmul_precision
+
+    @cached_property
+    def _enable_x64(self) -> Any:
+        module = self.adapter._jax if hasattr(self.adapter._jax, "enable_x64") else import_module("jax.experimental")
+        return module.enable_x64
+
+    def find_device(self, name: str) -> str:
+        try:
+            return _device_name(self.adapter._device(name))
+        except (RuntimeError, ValueError, IndexError) as error:
+            known = ", ".join(map(_device_name, self.adapter._jax.devices()))
+            raise BackendError(f"jax finds no device {shown(name)}; there are {known}") from error
+
+    def free_bytes(self, device: str) -> int | None:
+        jax_device = self.adapter._device(device) or self.adapter._jax.devices()[0]
+        if jax_device.platform == "cpu":
+            return free_host_bytes()
+        stats = jax_device.memory_stats() or {}
+        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+
+    def move(self, array: Array, device: str) -> Array:
+        return self.adapter._jax.device_put(array, self.adapter._device(device)) if device else array
+
+
 class JaxAdapter(Adapter):
     """JAX arrays and tracers, on any device."""
 
@@ -73,6 +148,7 @@ class JaxAdapter(Adapter):
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
+    blocks = cached_property(JaxBlocks)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -443,86 +519,13 @@ class JaxAdapter(Adapter):
 
         yield Name(self.xp, "einsum", around=around)
 
-    # -- blocks -----------------------------------------------------------------------------------------
-
-    def check_eager(self, array: Array) -> None:
-        if self._is_traced(array):
-            raise BackendError(
-                "memory_limit= works for arrays, not while jax.jit, jax.grad or jax.vmap traces them, because XLA "
-                "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
-            )
-        if len(array.sharding.device_set) > 1:
-            raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.device(array)}")
-
-    def add(self, total: Array, part: Array) -> Array:
-        return self._added(total, part)
-
-    @cached_property
-    def _added(self) -> Callable[[Array, Array], Array]:
-        """Adds in the memory of the first array."""
-        compiled: Callable[[Array, Array], Array] = self._jax.jit(self.xp.add, donate_argnums=0)
-        return compiled
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        return self.xp.empty(shape, self.dtype(dtype), device=self._device(device))
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        starts = tuple(part.start or 0 for part in box)
-        return self._updated(out, block, starts).block_until_ready()
-
-    @cached_property
-    def _updated(self) -> Callable[..., Array]:
-        """Writes a block into an array, in the array's memory."""
-        update = self._jax.lax.dynamic_update_slice
-        compiled: Callable[..., Array] = self._jax.jit(
-            lambda out, block, starts: update(out, block.astype(out.dtype), starts), donate_argnums=0
-        )
-        return compiled
-
-    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        wide, precision = settings = self._settings()
-
-        def run(*arguments: Any) -> Any:
-            if self._settings() == settings:
-                return function(*arguments)
-            with self._enable_x64(wide), self._jax.default_matmul_precision(precision):
-                return function(*arguments)
-
-        return run
-
-    def _settings(self) -> tuple[bool, Any]:
-        """The settings that are local to this thread and affect results."""
-        return self._jax.config.jax_enable_x64, self._jax.config.jax_default_matmul_precision
-
-    @cached_property
-    def _enable_x64(self) -> Any:
-        module = self._jax if hasattr(self._jax, "enable_x64") else import_module("jax.experimental")
-        return module.enable_x64
-
     def device_model(self, device: str) -> str:
         return "" if device.partition(":")[0] in ("", "cpu") else str(self._device(device).device_kind)
-
-    def find_device(self, name: str) -> str:
-        try:
-            return _device_name(self._device(name))
-        except (RuntimeError, ValueError, IndexError) as error:
-            known = ", ".join(map(_device_name, self._jax.devices()))
-            raise BackendError(f"jax finds no device {shown(name)}; there are {known}") from error
-
-    def free_bytes(self, device: str) -> int | None:
-        jax_device = self._device(device) or self._jax.devices()[0]
-        if jax_device.platform == "cpu":
-            return free_host_bytes()
-        stats = jax_device.memory_stats() or {}
-        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
 
     # -- to and from the host ---------------------------------------------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
         return self.xp.asarray(array, device=self._device(device))
-
-    def move(self, array: Array, device: str) -> Array:
-        return self._jax.device_put(array, self._device(device)) if device else array
 
     def _device(self, name: str) -> Any:
         """The device of that name; None, for the default device, if the name is empty."""

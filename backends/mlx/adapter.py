@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Semirings
+from einsumx.adapters.facets import BlockAccess, Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name
@@ -48,6 +48,46 @@ TRAITS = Traits(
 )
 
 
+class MlxBlocks(BlockAccess):
+    """Blocks of arrays, which are computed at once."""
+
+    def check_eager(self, array: Array) -> None:
+        try:
+            self.xp.eval(array)
+        except ValueError as error:  # of an array that mx.compile or mx.vmap traces
+            raise BackendError(
+                "memory_limit= works for arrays, not while mx.compile or mx.vmap traces them, because nothing is "
+                "computed there; call einsum outside of the trace, or leave memory_limit= away"
+            ) from error
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return self.adapter._computed(array[box])
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.adapter._computed(self.xp.zeros(shape, self.adapter.dtype(dtype)))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        out[box] = block.astype(out.dtype)
+        return self.adapter._computed(out)
+
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        device = self.xp.default_device()
+
+        def run(*arguments: Any) -> Any:
+            with self.xp.stream(device):
+                result = function(*arguments)
+                self.xp.eval(result)  # no other thread can compute what this one left undone
+            return result
+
+        return run
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes()
+
+    def move(self, array: Array, device: str) -> Array:
+        return array
+
+
 class MlxAdapter(Adapter):
     """MLX's arrays. They have no device: each op runs on the default one, whose memory all devices share.
 
@@ -62,6 +102,7 @@ class MlxAdapter(Adapter):
     out_of_memory = ("[malloc]", "Unable to allocate")
     cpu = TRAITS
     constant_dtypes = True
+    blocks = cached_property(MlxBlocks)
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -173,48 +214,13 @@ class MlxAdapter(Adapter):
     def number(self, value: Any, dtype: str, like: Array) -> Array:
         return self.xp.array(value, dtype=self.dtype(dtype))
 
-    # -- blocks -----------------------------------------------------------------------------------------
-
-    def check_eager(self, array: Array) -> None:
-        try:
-            self.xp.eval(array)
-        except ValueError as error:  # of an array that mx.compile or mx.vmap traces
-            raise BackendError(
-                "memory_limit= works for arrays, not while mx.compile or mx.vmap traces them, because nothing is "
-                "computed there; call einsum outside of the trace, or leave memory_limit= away"
-            ) from error
-
-    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        return self._computed(array[box])
-
     def plus(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_or(lhs, rhs) if lhs.dtype == self.xp.bool_ else self.xp.add(lhs, rhs)
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        return self._computed(self.xp.zeros(shape, self.dtype(dtype)))
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        out[box] = block.astype(out.dtype)
-        return self._computed(out)
 
     def _computed(self, array: Array) -> Array:
         """An array whose elements are computed now: queued operations keep their operands, and belong to a thread."""
         self.xp.eval(array)
         return array
-
-    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        device = self.xp.default_device()
-
-        def run(*arguments: Any) -> Any:
-            with self.xp.stream(device):
-                result = function(*arguments)
-                self.xp.eval(result)  # no other thread can compute what this one left undone
-            return result
-
-        return run
-
-    def free_bytes(self, device: str) -> int | None:
-        return free_host_bytes()
 
     # -- to and from the host ---------------------------------------------------------------------------
 
@@ -233,9 +239,6 @@ class MlxAdapter(Adapter):
         if array.dtype == self.xp.bfloat16:
             raise TypeError("NumPy has no bfloat16")
         return import_module("numpy").array(array)  # a copy, as an array may be assigned to later
-
-    def move(self, array: Array, device: str) -> Array:
-        return array
 
     def synchronize(self, array: Array) -> None:
         self.xp.eval(array)

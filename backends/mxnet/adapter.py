@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Semirings
+from einsumx.adapters.facets import BlockAccess, Semirings
 from einsumx.adapters.replacement import Name
-from einsumx.backends.mxnet.blocks import MxnetBlocks, traced_error
+from einsumx.backends.mxnet.arrays import MxnetArrays
+from einsumx.backends.mxnet.blocks import TRACED, MxnetBlocks
 from einsumx.backends.mxnet.gradients import ArrayGradients, record
 from einsumx.backends.mxnet.graphs import recorded, signatures
 from einsumx.backends.mxnet.kernels import MxnetKernels
@@ -25,8 +27,11 @@ from einsumx.runtime.request import Written
 __all__ = ["ADAPTER", "MxnetAdapter"]
 
 
-class MxnetAdapter(MxnetBlocks, Adapter):
+class MxnetAdapter(MxnetArrays, Adapter):
     """``mx.np`` arrays of MXNet 1.9 and 2.0."""
+
+    out_of_memory = ("out of memory", "Failed to allocate", "Memory allocation failed")
+    blocks: cached_property[BlockAccess | None] = cached_property(MxnetBlocks)
 
     def serving(self, kind: type) -> Adapter:
         return self if issubclass(kind, self.xp.ndarray) else SYMBOLS
@@ -190,6 +195,9 @@ class MxnetAdapter(MxnetBlocks, Adapter):
 class SymbolAdapter(MxnetAdapter):
     """Symbols, with which MXNet 1 traces a block; their sizes are unknown until the block runs."""
 
+    blocks = None
+    missing = MappingProxyType({"blocks": TRACED})
+
     @cached_property
     def xp(self) -> Any:
         return self.mx.sym.np
@@ -200,9 +208,6 @@ class SymbolAdapter(MxnetAdapter):
 
     def signature(self, array: Array) -> Signature:
         raise BackendError("MXNet's symbols have no sizes yet: einsum alone takes them, and without out=")
-
-    def check_eager(self, array: Array) -> None:
-        raise traced_error()
 
     def signatures(self, written: Written, arrays: Sequence[Array]) -> tuple[Signature, ...]:
         return signatures(written, arrays)

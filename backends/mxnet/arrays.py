@@ -80,6 +80,10 @@ class MxnetArrays(Arrays):
         """Prepares calls of MXNet's operators."""
         return Calls(self.mx)
 
+    def is_tracing(self) -> bool:
+        """Whether MXNet 2 traces a block."""
+        return not self.calls.mxnet_1 and bool(self.mx._deferred_compute.is_deferred_compute())
+
     @cached_property
     def _has_mxnet_1(self) -> bool:
         """Whether MXNet 1 is installed. For plans of shapes, which import nothing."""

@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.facets import BlockAccess
 from einsumx.adapters.typing import Array
-from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.errors import BackendError
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.layout import contiguous
 
-__all__ = ["MxnetBlocks", "traced_error"]
+__all__ = ["TRACED", "MxnetBlocks"]
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
@@ -23,33 +22,34 @@ _MAX_SLICED = 5
 """The most axes that MXNet slices."""
 
 
-class MxnetBlocks(MxnetArrays, BlockAccess):
+TRACED = (
+    "memory_limit= works for arrays, not while MXNet traces a hybridized block; call einsum outside of the block, or "
+    "leave memory_limit= away"
+)
+"""Why contractions in a traced block keep no limit."""
+
+
+class MxnetBlocks(BlockAccess):
     """Blocks of MXNet's arrays."""
 
-    out_of_memory = ("out of memory", "Failed to allocate", "Memory allocation failed")
-
     def check_eager(self, array: Array) -> None:
-        if self.is_tracing():
-            raise traced_error()
-
-    def is_tracing(self) -> bool:
-        """Whether MXNet 2 traces a block."""
-        return not self.calls.mxnet_1 and bool(self.mx._deferred_compute.is_deferred_compute())
+        if self.adapter.is_tracing():
+            raise BackendError(TRACED)
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         if array.dtype == bool:
-            return self.from_numpy(self._memory(array)[box], self.device(array))
+            return self.adapter.from_numpy(self._memory(array)[box], self.adapter.device(array))
         sizes, ranges = _merge_axes(array.shape, box)
         shape = tuple(stop - start for start, stop in map(_bounds, box, array.shape))
-        with self.mx.util.np_shape(True):
+        with self.adapter.mx.util.np_shape(True):
             if 0 not in shape and len(sizes) <= _MAX_SLICED:
-                view = self.calls.view(sizes)(array)
-                return self.calls.view(shape)(view[tuple(slice(*bounds) for bounds in ranges)])
-            block = self.empty(shape, self.dtype_name(array.dtype), self.device(array))
+                view = self.adapter.calls.view(sizes)(array)
+                return self.adapter.calls.view(shape)(view[tuple(slice(*bounds) for bounds in ranges)])
+            block = self.empty(shape, self.adapter.dtype_name(array.dtype), self.adapter.device(array))
             if 0 not in shape:
                 for source, target, bounds in self._slabs(array, block, sizes, ranges):
                     begin, end = zip(*bounds)
-                    self.mx.nd.slice(source.as_nd_ndarray(), begin, end, out=target.as_nd_ndarray())
+                    self.adapter.mx.nd.slice(source.as_nd_ndarray(), begin, end, out=target.as_nd_ndarray())
             return block
 
     def add(self, total: Array, part: Array) -> Array:
@@ -57,19 +57,19 @@ class MxnetBlocks(MxnetArrays, BlockAccess):
             memory = self._memory(total)
             memory |= part.asnumpy()
             return total
-        with self.mx.util.np_shape(True):
+        with self.adapter.mx.util.np_shape(True):
             total += part
         return total
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        with self.mx.util.np_shape(True):
-            return self.xp.empty(shape, dtype=self.dtype(dtype), ctx=self.context(device))
+        with self.adapter.mx.util.np_shape(True):
+            return self.xp.empty(shape, dtype=self.adapter.dtype(dtype), ctx=self.adapter.context(device))
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
         if out.dtype == bool:
             self._memory(out)[box] = block.asnumpy()
             return out
-        with self.mx.util.np_shape(True):
+        with self.adapter.mx.util.np_shape(True):
             if block.size:
                 block = block if block.dtype == out.dtype else block.astype(out.dtype)
                 for target, source, bounds in self._slabs(out, block, *_merge_axes(out.shape, box)):
@@ -84,7 +84,7 @@ class MxnetBlocks(MxnetArrays, BlockAccess):
 
         If there are too many axes, this yields a view for each index of the first ones.
         """
-        view, outer = self.calls.view, max(len(sizes) - _MAX_SLICED, 0)
+        view, outer = self.adapter.calls.view, max(len(sizes) - _MAX_SLICED, 0)
         counts = tuple(stop - start for start, stop in ranges)
         if not outer:
             yield view(sizes)(whole), view(counts)(block), ranges
@@ -98,13 +98,13 @@ class MxnetBlocks(MxnetArrays, BlockAccess):
     def _memory(self, array: Array) -> Any:
         """The memory of an array on the CPU, as a NumPy array."""
         array.wait_to_read()
-        return self.calls.memory(array)
+        return self.adapter.calls.memory(array)
 
     def free_bytes(self, device: str) -> int | None:
         device_type, _, number = device.partition(":")
         if device_type != "gpu":
             return free_host_bytes()
-        return int(self.mx.context.gpu_memory_info(int(number or 0))[0])
+        return int(self.adapter.mx.context.gpu_memory_info(int(number or 0))[0])
 
 
 def _bounds(part: slice, size: int) -> tuple[int, int]:
@@ -131,11 +131,3 @@ def _merge_axes(shape: Sequence[int], box: Sequence[slice]) -> tuple[tuple[int, 
             sizes.append(size)
             ranges.append((start, stop))
     return tuple(sizes), ranges
-
-
-def traced_error() -> BackendError:
-    """The error for a memory limit inside a traced block."""
-    return BackendError(
-        "memory_limit= works for arrays, not while MXNet traces a hybridized block; call einsum outside of the block, "
-        "or leave memory_limit= away"
-    )

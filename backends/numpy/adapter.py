@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Semirings
+from einsumx.adapters.facets import BlockAccess, Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
@@ -53,6 +53,26 @@ _LOUD = frozenset((Multiply, Matmul, Scale, Cast))
 """The ops that may warn about infinities, overflow and nan. numpy.einsum, which computes sums too, never does."""
 
 
+class NumpyBlocks(BlockAccess):
+    """Blocks of arrays."""
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        index = (*box, ...)  # the ellipsis makes the result an array even without axes
+        return array[index]
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        index = (*box, ...)
+        with self.adapter.mode(out):
+            self.xp.copyto(out[index], block, casting="unsafe")
+        return out
+
+    def in_place(self, array: Any) -> Array:
+        return array
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes()
+
+
 class NumpyAdapter(Adapter):
     """NumPy arrays on the CPU."""
 
@@ -64,6 +84,7 @@ class NumpyAdapter(Adapter):
     cpu = TRAITS
     device_kinds = ("cpu",)
     constant_dtypes = True
+    blocks = cached_property(NumpyBlocks)
 
     @cached_property
     def _add(self) -> Any:
@@ -340,27 +361,11 @@ class NumpyAdapter(Adapter):
         with self.mode(out):
             self.kernels.update(out, alpha, result, beta, dtype)
 
-    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        index = (*box, ...)  # the ellipsis makes the result an array even without axes
-        return array[index]
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        index = (*box, ...)
-        with self.mode(out):
-            self.xp.copyto(out[index], block, casting="unsafe")
-        return out
-
-    def in_place(self, array: Any) -> Array:
-        return array
-
     def may_overlap(self, out: Array, array: Array) -> bool:
         try:
             return bool(self.xp.shares_memory(out, array, max_work=_OVERLAP_WORK))
         except RuntimeError:  # NumPy gave up
             return True
-
-    def free_bytes(self, device: str) -> int | None:
-        return free_host_bytes()
 
     @cached_property
     def _assign(self) -> Callable[..., None]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Gradients, Semirings
+from einsumx.adapters.facets import BlockAccess, Gradients, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -56,6 +56,30 @@ TRAITS = Traits(
 ELSEWHERE = replace(TRAITS, matmul_dtypes=_FLOATS)
 
 
+class PaddleBlocks(BlockAccess):
+    """Blocks of tensors."""
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return self.adapter._kernels.part(array.detach(), box)
+
+    def add(self, total: Array, part: Array) -> Array:
+        return self.adapter._kernels.added(total, part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.adapter._kernels.empty(shape, self.adapter.dtype(dtype), device)
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        return self.adapter._kernels.put(out, box, self.adapter._as(block, self.adapter.dtype_name(out.dtype)))
+
+    def in_place(self, array: Any) -> Array | None:
+        if array.dtype.name not in DTYPES or not array.dtype.isnative or not array.flags.c_contiguous or not array.size:
+            return None
+        return self.adapter._kernels.shared(array)
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes() if device in ("", "cpu") else None
+
+
 class PaddleAdapter(Adapter):
     """PaddlePaddle's dense tensors in dynamic mode."""
 
@@ -68,6 +92,7 @@ class PaddleAdapter(Adapter):
     device_kinds = ("cpu", "gpu")
     constant_dtypes = True
     own_errors = MappingProxyType({EquationError: AssertionError, SizeError: ValueError, BackendError: ValueError})
+    blocks: cached_property[BlockAccess | None] = cached_property(PaddleBlocks)
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -222,14 +247,6 @@ class PaddleAdapter(Adapter):
     def gradients(self) -> Gradients:
         return gradients.PaddleGradients()
 
-    # -- blocks -----------------------------------------------------------------------------------------
-
-    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        return self._kernels.part(array.detach(), box)
-
-    def add(self, total: Array, part: Array) -> Array:
-        return self._kernels.added(total, part)
-
     def plus(self, lhs: Array, rhs: Array) -> Array:
         xp = self.xp
         if lhs.dtype == xp.bool:
@@ -238,22 +255,8 @@ class PaddleAdapter(Adapter):
             return (lhs.astype("float32") + rhs.astype("float32")).astype(lhs.dtype)
         return lhs + rhs
 
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        return self._kernels.empty(shape, self.dtype(dtype), device)
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        return self._kernels.put(out, box, self._as(block, self.dtype_name(out.dtype)))
-
-    def in_place(self, array: Any) -> Array | None:
-        if array.dtype.name not in DTYPES or not array.dtype.isnative or not array.flags.c_contiguous or not array.size:
-            return None
-        return self._kernels.shared(array)
-
     def may_overlap(self, out: Array, array: Array) -> bool:
         return bool(self._kernels.may_share(out, array))
-
-    def free_bytes(self, device: str) -> int | None:
-        return free_host_bytes() if device in ("", "cpu") else None
 
     # -- to and from the host ----------------------------------------------------------------------------
 
@@ -325,6 +328,14 @@ class PaddleSemirings(Semirings):
 class GraphAdapter(PaddleAdapter):
     """The values of static graphs, such as those that ``paddle.jit.to_static`` traces."""
 
+    blocks = None
+    missing = MappingProxyType(
+        {
+            "blocks": "memory_limit= works for tensors in dynamic mode, not while a static graph is built; call einsum "
+            "outside of paddle.jit.to_static, or leave memory_limit= away"
+        }
+    )
+
     @cached_property
     def _kernels(self) -> Any:
         return imported("einsumx.backends.paddle.kernels").GraphKernels()
@@ -356,12 +367,6 @@ class GraphAdapter(PaddleAdapter):
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         raise BackendError("the values of Paddle's static graphs cannot be written to; leave out= away")
-
-    def check_eager(self, array: Array) -> None:
-        raise BackendError(
-            "memory_limit= works for tensors in dynamic mode, not while a static graph is built; call einsum outside "
-            "of paddle.jit.to_static, or leave memory_limit= away"
-        )
 
 
 ADAPTER = PaddleAdapter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -59,14 +60,18 @@ class SparseAdapter(Adapter):
     device_kinds = ("cpu",)
     constant_dtypes = True
     measured_plans = False  # of one class of densities, plans have nothing else to choose
-    no_limit = (
-        "nobody knows before how many elements a sparse result stores, so that no memory_limit= can be kept; "
-        "leave it away"
+    blocks = None
+    missing = MappingProxyType(
+        {
+            "blocks": "nobody knows before how many elements a sparse result stores, so that no memory_limit= can be "
+            "kept; leave it away",
+            "semirings": "the zeros that it does not store are the zero of no other semiring than 'max-times'; "
+            "contract x.todense()",
+        }
     )
 
-    no_semirings = (
-        "the zeros that it does not store are the zero of no other semiring than 'max-times'; contract x.todense()"
-    )
+    def has_values(self, array: Array) -> bool:
+        return True
 
     # -- which arrays -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Gradients, Semirings
+from einsumx.adapters.facets import BlockAccess, Gradients, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name, own
@@ -71,6 +71,76 @@ _MOST_SLICED = 8
 """The most axes that TensorFlow slices."""
 
 
+class TensorflowBlocks(BlockAccess):
+    """Blocks of tensors."""
+
+    def check_eager(self, array: Array) -> None:
+        if type(array) is not self.adapter._eager:
+            raise BackendError(
+                "memory_limit= works for tensors with values, not while tf.function or tf.vectorized_map traces them; "
+                "call einsum outside of the trace, or leave memory_limit= away"
+            )
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        shape = tuple(array.shape)
+        if len(shape) <= _MOST_SLICED:
+            return array[box]
+        for axis, bounds in enumerate(box):
+            if len(range(*bounds.indices(shape[axis]))) < shape[axis]:
+                rows = self.xp.reshape(array, (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])))[:, bounds]
+                shape = (*shape[:axis], int(rows.shape[1]), *shape[axis + 1 :])
+                array = self.xp.reshape(rows, shape)
+        return array
+
+    def add(self, total: Array, part: Array) -> Array:
+        if total.dtype.is_bool:
+            return self.adapter._ops.LogicalOr(x=total, y=part)
+        # This adds in the memory of the first array.
+        row = [self.xp.reshape(each, (1, -1)) for each in (total, part)]
+        return self.xp.reshape(
+            self.adapter._ops.InplaceAdd(x=row[0], i=self.adapter._constant((0,)), v=row[1]), total.shape
+        )
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        """A variable, because tensors cannot be written to; :meth:`finished` makes a tensor of it."""
+        with self.adapter._on(device):
+            return self.xp.Variable(
+                self.adapter._ops.Empty(shape=shape, dtype=self.adapter.dtype(dtype)), trainable=False
+            )
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        block = self.adapter._as(block, self.adapter.dtype_name(out.dtype))
+        if all(part.indices(size)[:2] == (0, size) for part, size in zip(box, out.shape)):
+            out.assign(block)
+        elif len(box) <= _MOST_SLICED:
+            out[box].assign(block)
+        else:
+            whole = out.numpy()
+            whole[box] = block.numpy()
+            out.assign(whole)
+        return out
+
+    def finished(self, out: Array) -> Array:
+        return out.value() if isinstance(out, self.xp.Variable) else out
+
+    def find_device(self, name: str) -> str:
+        kind, _, number = name.partition(":")
+        known = [_device_name(device.name) for device in self.xp.config.list_logical_devices()]
+        found = f"{kind.lower()}:{number or 0}"
+        if found not in known:
+            raise BackendError(f"tensorflow finds no device {shown(name)}; there are {', '.join(known)}")
+        return found
+
+    def free_bytes(self, device: str) -> int | None:
+        return free_host_bytes() if device.partition(":")[0] in ("", "cpu") else None
+
+    def move(self, array: Array, device: str) -> Array:
+        if device in ("", self.adapter.device(array)):
+            return array
+        with self.adapter._on(device):
+            return self.xp.identity(array)
+
+
 class TensorflowAdapter(Adapter):
     """TensorFlow's dense tensors and variables, on any device."""
 
@@ -81,6 +151,7 @@ class TensorflowAdapter(Adapter):
     out_of_memory = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Resource exhausted")
     cpu = TRAITS
     constant_dtypes = True
+    blocks = cached_property(TensorflowBlocks)
 
     @cached_property
     def _ops(self) -> Any:
@@ -400,72 +471,14 @@ class TensorflowAdapter(Adapter):
         name = self.dtype_name(out.dtype)
         out.assign(self._as(result, name))
 
-    # -- blocks -----------------------------------------------------------------------------------------
-
-    def check_eager(self, array: Array) -> None:
-        if type(array) is not self._eager:
-            raise BackendError(
-                "memory_limit= works for tensors with values, not while tf.function or tf.vectorized_map traces them; "
-                "call einsum outside of the trace, or leave memory_limit= away"
-            )
-
-    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        shape = tuple(array.shape)
-        if len(shape) <= _MOST_SLICED:
-            return array[box]
-        for axis, bounds in enumerate(box):
-            if len(range(*bounds.indices(shape[axis]))) < shape[axis]:
-                rows = self.xp.reshape(array, (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])))[:, bounds]
-                shape = (*shape[:axis], int(rows.shape[1]), *shape[axis + 1 :])
-                array = self.xp.reshape(rows, shape)
-        return array
-
-    def add(self, total: Array, part: Array) -> Array:
-        if total.dtype.is_bool:
-            return self._ops.LogicalOr(x=total, y=part)
-        # This adds in the memory of the first array.
-        row = [self.xp.reshape(each, (1, -1)) for each in (total, part)]
-        return self.xp.reshape(self._ops.InplaceAdd(x=row[0], i=self._constant((0,)), v=row[1]), total.shape)
-
     def plus(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_or(lhs, rhs) if lhs.dtype.is_bool else self.xp.add(lhs, rhs)
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        """A variable, because tensors cannot be written to; :meth:`finished` makes a tensor of it."""
-        with self._on(device):
-            return self.xp.Variable(self._ops.Empty(shape=shape, dtype=self.dtype(dtype)), trainable=False)
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        block = self._as(block, self.dtype_name(out.dtype))
-        if all(part.indices(size)[:2] == (0, size) for part, size in zip(box, out.shape)):
-            out.assign(block)
-        elif len(box) <= _MOST_SLICED:
-            out[box].assign(block)
-        else:
-            whole = out.numpy()
-            whole[box] = block.numpy()
-            out.assign(whole)
-        return out
-
-    def finished(self, out: Array) -> Array:
-        return out.value() if isinstance(out, self.xp.Variable) else out
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, self.xp.errors.ResourceExhaustedError) or super().is_out_of_memory(error)
 
     def may_overlap(self, out: Array, array: Array) -> bool:
         return False  # a tensor keeps its values when a variable is assigned
-
-    def find_device(self, name: str) -> str:
-        kind, _, number = name.partition(":")
-        known = [_device_name(device.name) for device in self.xp.config.list_logical_devices()]
-        found = f"{kind.lower()}:{number or 0}"
-        if found not in known:
-            raise BackendError(f"tensorflow finds no device {shown(name)}; there are {', '.join(known)}")
-        return found
-
-    def free_bytes(self, device: str) -> int | None:
-        return free_host_bytes() if device.partition(":")[0] in ("", "cpu") else None
 
     # -- gradients --------------------------------------------------------------------------------------
 
@@ -490,12 +503,6 @@ class TensorflowAdapter(Adapter):
 
     def to_numpy(self, array: Array) -> Any:
         return array.numpy()
-
-    def move(self, array: Array, device: str) -> Array:
-        if device in ("", self.device(array)):
-            return array
-        with self._on(device):
-            return self.xp.identity(array)
 
     def synchronize(self, array: Array) -> None:
         if type(array) is self._eager and not self.device(array).startswith("cpu"):

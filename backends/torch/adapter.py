@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Gradients, Semirings
+from einsumx.adapters.facets import BlockAccess, Gradients, Semirings
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
@@ -95,6 +95,63 @@ ACCELERATOR = replace(
 CUDA = replace(ACCELERATOR, matmul_dtypes=_FLOATS | HALVES | INTEGERS, matmul_through=CPU.matmul_through)
 
 
+class TorchBlocks(BlockAccess):
+    """Blocks of tensors."""
+
+    def check_eager(self, array: Array) -> None:
+        self.adapter.signature(array)  # raises for a tensor that is not dense
+        try:
+            array.data_ptr()
+            is_traced = self.adapter.gradients.needed(array) and self.xp._C._are_functorch_transforms_active()
+        except RuntimeError:
+            is_traced = True
+        if is_traced:
+            raise BackendError(
+                "memory_limit= works for tensors that have memory, not while torch.func, torch.export or make_fx "
+                f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
+            )
+        if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:
+            raise BackendError(
+                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; leave "
+                "memory_limit= away, or use those of backward()"
+            )
+
+    def is_lazy(self, array: Array) -> bool:
+        return bool(array.is_conj() or array.is_neg())  # kernels copy tensors with these flags
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        return array.detach()[box]  # blocks are also computed in other threads, in which autograd is on
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        return self.xp.empty(shape, dtype=self.adapter.dtype(dtype), device=device or None)
+
+    def free_bytes(self, device: str) -> int | None:
+        kind = device.partition(":")[0]
+        if kind in ("", "cpu"):
+            return free_host_bytes()
+        if kind != "cuda":
+            return None
+        free, _ = self.xp.cuda.mem_get_info(device)
+        # torch can reuse the memory that it caches.
+        return int(free + self.xp.cuda.memory_reserved(device) - self.xp.cuda.memory_allocated(device))
+
+    def in_place(self, array: Any) -> Array | None:
+        if array.dtype.name not in _DTYPES or not array.dtype.isnative or min(array.strides, default=0) < 0:
+            return None
+        try:
+            return self.xp.as_tensor(array if array.flags.writeable else _Writeable(array).view())
+        except (TypeError, ValueError):  # a dtype that this torch lacks, or strides that are not multiples of its size
+            return None
+
+    def move(self, array: Array, device: str) -> Array:
+        return array.to(device, memory_format=self.xp.contiguous_format) if device else array
+
+    def ring(self, device: str) -> Ring | None:
+        if device.partition(":")[0] != "cuda":
+            return None
+        return Ring(staging.CudaUploads(self.xp.device(device), self.adapter.dtype))
+
+
 class TorchAdapter(Adapter):
     """PyTorch's dense tensors on any device."""
 
@@ -106,6 +163,7 @@ class TorchAdapter(Adapter):
     cpu = CPU
     constant_dtypes = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
+    blocks: cached_property[BlockAccess | None] = cached_property(TorchBlocks)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -449,35 +507,9 @@ class TorchAdapter(Adapter):
     def names(self) -> Iterable[Name]:
         return patch.names()
 
-    # -- blocks -----------------------------------------------------------------------------------------
-
     def has_values(self, array: Array) -> bool:
         # Waiting for a stream that a graph is captured from is an error.
         return super().has_values(array) and not (array.is_cuda and self.xp.cuda.is_current_stream_capturing())
-
-    def check_eager(self, array: Array) -> None:
-        self.signature(array)  # raises for a tensor that is not dense
-        try:
-            array.data_ptr()
-            is_traced = self.gradients.needed(array) and self.xp._C._are_functorch_transforms_active()
-        except RuntimeError:
-            is_traced = True
-        if is_traced:
-            raise BackendError(
-                "memory_limit= works for tensors that have memory, not while torch.func, torch.export or make_fx "
-                f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
-            )
-        if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:
-            raise BackendError(
-                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; leave "
-                "memory_limit= away, or use those of backward()"
-            )
-
-    def is_lazy(self, array: Array) -> bool:
-        return bool(array.is_conj() or array.is_neg())  # kernels copy tensors with these flags
-
-    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        return array.detach()[box]  # blocks are also computed in other threads, in which autograd is on
 
     def plus(self, lhs: Array, rhs: Array) -> Array:
         signed = self._signed.get(lhs.dtype)
@@ -485,27 +517,6 @@ class TorchAdapter(Adapter):
             lhs.view(signed).add_(rhs.view(signed))
             return lhs
         return lhs.add_(rhs)
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        return self.xp.empty(shape, dtype=self.dtype(dtype), device=device or None)
-
-    def free_bytes(self, device: str) -> int | None:
-        kind = device.partition(":")[0]
-        if kind in ("", "cpu"):
-            return free_host_bytes()
-        if kind != "cuda":
-            return None
-        free, _ = self.xp.cuda.mem_get_info(device)
-        # torch can reuse the memory that it caches.
-        return int(free + self.xp.cuda.memory_reserved(device) - self.xp.cuda.memory_allocated(device))
-
-    def in_place(self, array: Any) -> Array | None:
-        if array.dtype.name not in _DTYPES or not array.dtype.isnative or min(array.strides, default=0) < 0:
-            return None
-        try:
-            return self.xp.as_tensor(array if array.flags.writeable else _Writeable(array).view())
-        except (TypeError, ValueError):  # a dtype that this torch lacks, or strides that are not multiples of its size
-            return None
 
     def may_overlap(self, out: Array, array: Array) -> bool:
         return _may_share(out, array)
@@ -517,14 +528,6 @@ class TorchAdapter(Adapter):
 
     def to_numpy(self, array: Array) -> Any:
         return array.detach().resolve_conj().resolve_neg().cpu().numpy()
-
-    def move(self, array: Array, device: str) -> Array:
-        return array.to(device, memory_format=self.xp.contiguous_format) if device else array
-
-    def ring(self, device: str) -> Ring | None:
-        if device.partition(":")[0] != "cuda":
-            return None
-        return Ring(staging.CudaUploads(self.xp.device(device), self.dtype))
 
     def synchronize(self, array: Array) -> None:
         if array.device.type == "cuda":

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run
@@ -36,19 +37,18 @@ class ShardedAdapter(TorchAdapter):
 
     measured_plans = False  # processes with different plans would wait for each other's collectives
     semirings = None
-    no_exponents = (
-        "a DTensor is in parts on several processes, whose largest elements differ; call einsum_frexp on "
-        "full_tensor(), or einsumx.einsum"
+    blocks = None
+    missing = MappingProxyType(
+        {
+            "blocks": "memory_limit= works for tensors in one process, not for DTensors, whose blocks are on several; "
+            "call einsum on to_local(), or leave memory_limit= away",
+            "exponents": "a DTensor is in parts on several processes, whose largest elements differ; call einsum_frexp "
+            "on full_tensor(), or einsumx.einsum",
+        }
     )
 
     def takes_arrays_of(self, other: Adapter) -> bool:
         return type(other) is TorchAdapter
-
-    def check_eager(self, array: Array) -> None:
-        raise BackendError(
-            "memory_limit= works for tensors in one process, not for DTensors, whose blocks are on several; call "
-            "einsum on to_local(), or leave memory_limit= away"
-        )
 
     def configured(self, options: FrameworkOptions) -> Self:
         options.refuse("torch, for distributed tensors,")

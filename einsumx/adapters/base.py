@@ -7,12 +7,14 @@ framework that is not installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
-from einsumx.adapters.facets import Configured, Exponents, Gradients, Replaced, Semirings, Transfers
+from einsumx.adapters.facets import BlockAccess, Configured, Exponents, Gradients, Replaced, Semirings, Transfers
 from einsumx.adapters.typing import Array, Run, Signature
+from einsumx.errors import BackendError
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
@@ -30,18 +32,33 @@ class Adapter(Replaced, Configured, Exponents, Transfers):
     further keywords, and the names of the framework's own einsum.
     """
 
+    missing: Mapping[str, str] = MappingProxyType({})
+    """By the name of a part that the framework lacks, such as ``"blocks"``: why it does, and what to do."""
+
+    @cached_property
+    def blocks(self) -> BlockAccess | None:
+        """Contractions under a memory limit; None if the framework cannot keep one."""
+        return BlockAccess(self)
+
     @cached_property
     def semirings(self) -> Semirings | None:
         """The functions of semirings; None if it has none but those of truth values, which need no others."""
         return None
 
-    no_semirings: str = "its backend has no functions for them; convert the operands to NumPy arrays"
-    """Why there are none, and what to do."""
-
     @cached_property
     def gradients(self) -> Gradients | None:
         """Gradients of contractions under a memory limit; None if the framework records none of these."""
         return None
+
+    def has_values(self, array: Array) -> bool:
+        """Whether the values of an array are known, and nothing traces the call."""
+        if self.blocks is None:
+            return False
+        try:
+            self.blocks.check_eager(array)
+        except BackendError:
+            return False
+        return True
 
     def needs_gradient(self, array: Array) -> bool:
         """Whether the framework is recording operations on ``array`` to differentiate them."""

@@ -36,9 +36,95 @@ __all__ = [
     "Semirings",
     "Transfers",
     "Updates",
+    "blocks_of",
+    "why_missing",
 ]
 
 np: Any = LazyModule("numpy")
+
+
+class Part:
+    """A feature of a framework, beside its adapter, which has None where the framework lacks the feature.
+
+    Args:
+        adapter: the framework's.
+    """
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter = adapter
+
+    @property
+    def xp(self) -> Any:
+        """The framework's array namespace."""
+        return self.adapter.xp
+
+
+class BlockAccess(Part):
+    """Blocks of arrays, for contractions under a memory limit, and the devices and threads that compute them."""
+
+    def check_eager(self, array: Array) -> None:
+        """Raise BackendError for an operand that is traced or lazy: no memory to limit, and no time to measure."""
+
+    def is_lazy(self, array: Array) -> bool:
+        """Whether reading ``array`` computes its elements; its blocks are then copied instead of viewed."""
+        return False
+
+    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
+        """The elements in ``box``, a range of each axis; a view if the framework has views."""
+        return array[box]
+
+    def add(self, total: Array, part: Array) -> Array:
+        """``total + part``, in the memory of ``total`` if possible; nothing else refers to either."""
+        return self.adapter.plus(total, part)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+        """An uninitialized array; all its blocks will be written."""
+        return self.xp.empty(shape, dtype=self.adapter.dtype(dtype))
+
+    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
+        """``out`` with ``block`` written into ``box``: the same array if arrays are writable, otherwise a new one."""
+        out[box] = block
+        return out
+
+    def finished(self, out: Array) -> Array:
+        """The array to return, from the one that :meth:`empty` made and :meth:`put` has filled."""
+        return out
+
+    def in_place(self, array: Any) -> Array | None:
+        """A NumPy array as a read-only array of the framework that shares its memory; None if that takes a copy."""
+        return None
+
+    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` for another thread to call, with the settings that are local to this thread."""
+        return function
+
+    def move(self, array: Array, device: str) -> Array:
+        """``array`` on ``device``; the same array if it is there already or the name is empty."""
+        if device in ("", self.adapter.device(array)):
+            return array
+        return self.adapter.from_numpy(self.adapter.to_numpy(array), device)
+
+    def ring(self, device: str) -> Ring | None:
+        """The pinned buffers for copies from NumPy to ``device``; None to copy each array by itself."""
+        return None
+
+    def find_device(self, name: str) -> str:
+        """The name that arrays give the device that a user named.
+
+        Raises:
+            BackendError: there is no such device.
+        """
+        try:
+            device: str = self.adapter.device(self.empty((0,), "float32", name))
+        except REFUSALS as error:
+            raise BackendError(f"{self.adapter.name} finds no device {shown(name)}: {error}") from error
+        if device.partition(":")[0] != name.partition(":")[0]:
+            raise BackendError(f"{self.adapter.name} finds no device {shown(name)}; there is {device}")
+        return device
+
+    def free_bytes(self, device: str) -> int | None:
+        """Bytes of free memory on the device; None if unknown."""
+        return None
 
 
 class Results(Arrays):
@@ -67,6 +153,10 @@ class Results(Arrays):
         """Raise BackendError if ``out`` cannot be written, before any work is done."""
         raise BackendError(f"{self.name} arrays cannot be written to; leave out= away and use the result")
 
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        """Whether writing to ``out`` can change ``array``; True if unknown."""
+        return True
+
     def write(self, out: Array, result: Array) -> None:
         """Copy ``result`` into ``out``, casting; ``result`` may be a view of memory that ``out`` overlaps."""
         raise NotImplementedError("the backend does not define write(out, result)")
@@ -76,98 +166,7 @@ class Results(Arrays):
         self.write(out, result)
 
 
-class BlockAccess(Arrays):
-    """Blocks of arrays, for contractions under a memory limit."""
-
-    out_of_memory: tuple[str, ...] = ("out of memory",)
-    """Parts of the messages of RuntimeErrors that mean the framework ran out of memory."""
-
-    no_limit: str = ""
-    """Why a contraction of the framework's arrays cannot keep a memory limit, and what to do; empty if it can."""
-
-    def check_eager(self, array: Array) -> None:
-        """Raise BackendError for an operand that is traced or lazy: no memory to limit, and no time to measure."""
-
-    def has_values(self, array: Array) -> bool:
-        """Whether the values of an array are known, and nothing traces the call."""
-        try:
-            self.check_eager(array)
-        except BackendError:
-            return False
-        return True
-
-    def is_lazy(self, array: Array) -> bool:
-        """Whether reading ``array`` computes its elements; its blocks are then copied instead of viewed."""
-        return False
-
-    def part(self, array: Array, box: tuple[slice, ...]) -> Array:
-        """The elements in ``box``, a range of each axis; a view if the framework has views."""
-        return array[box]
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        """``lhs + rhs``, where a gradient may be recorded or a graph traced; nothing else refers to ``lhs``.
-
-        Bools are or-ed, integers wrap.
-        """
-        return lhs + rhs
-
-    def add(self, total: Array, part: Array) -> Array:
-        """The same for arrays with values, in the memory of ``total`` if possible; nothing else refers to either."""
-        return self.plus(total, part)
-
-    def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
-        """An uninitialized array; all its blocks will be written."""
-        return self.xp.empty(shape, dtype=self.dtype(dtype))
-
-    def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        """``out`` with ``block`` written into ``box``: the same array if arrays are writable, otherwise a new one."""
-        out[box] = block
-        return out
-
-    def finished(self, out: Array) -> Array:
-        """The array to return, from the one that :meth:`empty` made and :meth:`put` has filled."""
-        return out
-
-    def in_place(self, array: Any) -> Array | None:
-        """A NumPy array as a read-only array of the framework that shares its memory; None if that takes a copy."""
-        return None
-
-    def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` for another thread to call, with the settings that are local to this thread."""
-        return function
-
-    def may_overlap(self, out: Array, array: Array) -> bool:
-        """Whether writing to ``out`` can change ``array``; True if unknown."""
-        return True
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an error means that the host or the framework's device ran out of memory."""
-        if isinstance(error, EinsumxError):
-            return False
-        return isinstance(error, MemoryError) or (
-            isinstance(error, RuntimeError) and any(text in str(error) for text in self.out_of_memory)
-        )
-
-    def find_device(self, name: str) -> str:
-        """The name that arrays give the device that a user named.
-
-        Raises:
-            BackendError: there is no such device.
-        """
-        try:
-            device = self.device(self.empty((0,), "float32", name))
-        except REFUSALS as error:
-            raise BackendError(f"{self.name} finds no device {shown(name)}: {error}") from error
-        if device.partition(":")[0] != name.partition(":")[0]:
-            raise BackendError(f"{self.name} finds no device {shown(name)}; there is {device}")
-        return device
-
-    def free_bytes(self, device: str) -> int | None:
-        """Bytes of free memory on the device; None if unknown."""
-        return None
-
-
-class Updates(BlockAccess, Results, Primitives):
+class Updates(Results, Primitives):
     """For :func:`einsumx.addeinsum`: results that are multiplied by a number, and added to an array.
 
     The defaults use the primitives. All numbers have the kind of the dtype in which they multiply.
@@ -211,6 +210,13 @@ class Updates(BlockAccess, Results, Primitives):
         """
         return None
 
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        """``lhs + rhs``, where a gradient may be recorded or a graph traced; nothing else refers to ``lhs``.
+
+        Bools are or-ed, integers wrap.
+        """
+        return lhs + rhs
+
     def number(self, value: Any, dtype: str, like: Array) -> Array:
         """A number as an array of ``dtype`` that broadcasts with ``like``, on the same device."""
         host = {"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)  # dtypes that NumPy lacks
@@ -223,17 +229,18 @@ class Updates(BlockAccess, Results, Primitives):
 
 
 class Transfers(Arrays):
-    """Arrays moving between the host and devices."""
+    """Devices, on which arrays are computed."""
 
-    def move(self, array: Array, device: str) -> Array:
-        """``array`` on ``device``; the same array if it is there already or the name is empty."""
-        if device in ("", self.device(array)):
-            return array
-        return self.from_numpy(self.to_numpy(array), device)
+    out_of_memory: tuple[str, ...] = ("out of memory",)
+    """Parts of the messages of RuntimeErrors that mean the framework ran out of memory."""
 
-    def ring(self, device: str) -> Ring | None:
-        """The pinned buffers for copies from NumPy to ``device``; None to use :meth:`from_numpy`."""
-        return None
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an error means that the host or the framework's device ran out of memory."""
+        if isinstance(error, EinsumxError):
+            return False
+        return isinstance(error, MemoryError) or (
+            isinstance(error, RuntimeError) and any(text in str(error) for text in self.out_of_memory)
+        )
 
     def synchronize(self, array: Array) -> None:
         """Wait until ``array`` is computed, if the framework works asynchronously."""
@@ -259,22 +266,6 @@ class Gradients(ABC):
     @abstractmethod
     def embed_diagonal(self, array: Array) -> Array:
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
-
-
-class Part:
-    """A feature of a framework, beside its adapter, which has None where the framework lacks the feature.
-
-    Args:
-        adapter: the framework's.
-    """
-
-    def __init__(self, adapter: Any) -> None:
-        self.adapter = adapter
-
-    @property
-    def xp(self) -> Any:
-        """The framework's array namespace."""
-        return self.adapter.xp
 
 
 class Semirings(Part):
@@ -388,9 +379,6 @@ class Semirings(Part):
 class Exponents(Updates):
     """Arrays scaled by exact powers of two, for :func:`einsumx.einsum_frexp`."""
 
-    no_exponents: str = ""
-    """Why it has no ``einsum_frexp``, and what to do; empty if it has."""
-
     def magnitudes(self, array: Array) -> Any:
         """The array as one of NumPy, or a number or fewer elements with the same largest magnitude of a finite part.
 
@@ -440,3 +428,21 @@ class Replaced(Arrays):
         """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""
         if hasattr(self.xp, "einsum"):
             yield Name(self.xp, "einsum")
+
+
+def blocks_of(adapter: Any) -> BlockAccess:
+    """The blocks of a framework's arrays.
+
+    Raises:
+        BackendError: contractions of its arrays cannot keep a memory limit.
+    """
+    blocks: BlockAccess | None = adapter.blocks
+    if blocks is None:
+        raise BackendError(f"{adapter.name}: {why_missing(adapter, 'blocks')}")
+    return blocks
+
+
+def why_missing(adapter: Any, part: str) -> str:
+    """Why a framework lacks a part, and what to do."""
+    why: str = adapter.missing.get(part, "its backend has no functions for that; convert the operands to NumPy arrays")
+    return why

@@ -12,6 +12,7 @@ from importlib import import_module
 from math import frexp, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from einsumx.adapters.facets import why_missing
 from einsumx.adapters.traits import HALVES
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import REFUSALS, BackendError
@@ -73,8 +74,8 @@ class Scaled(Algebra):
             )
 
     def traits(self, adapter: Adapter, device: str) -> Traits:
-        if adapter.no_exponents:
-            raise BackendError(f"{adapter.name}: {adapter.no_exponents}")
+        if "exponents" in adapter.missing:
+            raise BackendError(f"{adapter.name}: {why_missing(adapter, 'exponents')}")
         return _of_mantissas(adapter.traits(device))
 
     def lowered(self, program: Program) -> Program:
@@ -137,10 +138,10 @@ class Scaled(Algebra):
     def added(self, adapter: Adapter, total: ScaledArray, part: ScaledArray) -> ScaledArray:
         if total.exponent is None or part.exponent is None:
             exponent = part.exponent if total.exponent is None else total.exponent
-            return ScaledArray(adapter.add(total.mantissa, part.mantissa), exponent, True)
+            return ScaledArray(super().added(adapter, total.mantissa, part.mantissa), exponent, True)
         exponent = max(total.exponent, part.exponent)
         aligned = [times_power(adapter, each.mantissa, each.exponent - exponent, True) for each in (total, part)]
-        return _normal(adapter, ScaledArray(adapter.add(*aligned), exponent), is_new=True)
+        return _normal(adapter, ScaledArray(super().added(adapter, *aligned), exponent), is_new=True)
 
     def mapped(self, function: Callable[[Array], Array], value: Any) -> ScaledArray:
         source = _scaled(value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import log, prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from einsumx.adapters.facets import why_missing
 from einsumx.algebra.products import composed, composed_workspace, elementwise, reduced
 from einsumx.dtypes import NAMED, kind
 from einsumx.errors import BackendError, shown
@@ -128,7 +129,7 @@ class SemiringAlgebra(Algebra):
         if adapter.semirings is None:
             raise BackendError(
                 f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {self.name!r}; "
-                f"{adapter.no_semirings}"
+                f"{why_missing(adapter, 'semirings')}"
             )
         return _in_elements(traits, self.add == "logaddexp")
 
@@ -173,7 +174,7 @@ class SemiringAlgebra(Algebra):
 
     def added(self, adapter: Adapter, total: Array, part: Array) -> Array:
         if self.is_boolean:
-            return adapter.add(total, part)
+            return super().added(adapter, total, part)
         with adapter.mode(total):
             return elementwise(_functions(adapter), self.add, total, part)
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from einsumx.adapters.base import Adapter
+from einsumx.adapters.facets import blocks_of
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Outline, StageCostModel
 from einsumx.caches import cached
-from einsumx.errors import BackendError, MemoryLimitError, excerpt
+from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.text import quantity
 from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 
-__all__ = ["BlockedContraction", "blocked_program", "check_limit", "in_units", "least_limit", "too_small"]
+__all__ = ["BlockedContraction", "blocked_program", "in_units", "least_limit", "too_small"]
 
 _WORTH = 1.25
 """How many times as long smaller blocks may take if the memory that they save allows reading ahead."""
@@ -103,12 +103,6 @@ def least_limit(request: BlockedContraction) -> int:
     return along_paths(model, request.contraction.options.optimize, blocked)[0].peak_bytes
 
 
-def check_limit(adapter: Adapter) -> None:
-    """Raise BackendError if contractions of the framework's arrays cannot keep a memory limit."""
-    if adapter.no_limit:
-        raise BackendError(f"{adapter.name}: {adapter.no_limit}")
-
-
 def _model(request: BlockedContraction) -> StageCostModel:
     """The cost model of a contraction.
 
@@ -116,7 +110,7 @@ def _model(request: BlockedContraction) -> StageCostModel:
         BackendError: the framework's arrays keep no memory limit.
     """
     adapter, written, operands, device, options = request.contraction
-    check_limit(adapter)
+    blocks_of(adapter)  # raises, if it cannot keep a limit
     sized = sized_equation(written, [operand.shape for operand in operands])
     traits = traits_in(options.algebra, adapter, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))

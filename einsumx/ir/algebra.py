@@ -85,7 +85,7 @@ class Algebra:
 
     def added(self, adapter: Any, total: Any, part: Any) -> Any:
         """The sum of two values that nothing else refers to, in the memory of ``total`` if possible."""
-        return adapter.add(total, part)
+        return adapter.blocks.add(total, part)
 
     def mapped(self, function: Callable[[Any], Any], value: Any) -> Any:
         """The value with ``function`` applied to its array."""

@@ -52,7 +52,7 @@ def read_whole(number: int, array: Any) -> Any:
 def unread(number: int, array: Any) -> Any:
     """An uninitialized NumPy array with a stored operand's shape and dtype; :func:`stored_operand` raises."""
     described = stored_operand(number, array, get_backend("numpy"))
-    return get_backend("numpy").empty(described.shape, described.dtype, "")
+    return get_backend("numpy").xp.empty(described.shape, described.dtype)
 
 
 def host_array(block: Any) -> Any:

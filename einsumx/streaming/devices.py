@@ -17,6 +17,7 @@ from threading import Event
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import blocks_of
 from einsumx.errors import shown
 from einsumx.streaming.blocks import BlockIndex, Blocks, Box, Read, compute
 from einsumx.streaming.prefetch import Reader
@@ -39,7 +40,7 @@ def find_devices(adapter: Adapter, names: Sequence[str]) -> tuple[str, ...]:
     """
     names_of: dict[str, str] = {}
     for name in names:
-        device = adapter.find_device(name)
+        device = blocks_of(adapter).find_device(name)
         if device in names_of:
             raise ValueError(
                 f"devices= has {shown(names_of[device])} and {shown(name)}, which are one device of {adapter.name}"
@@ -98,7 +99,7 @@ class _DeviceScheduler(Scheduler):
     def received(self, piece: Piece, value: Any) -> Array:
         del self._lane_of[piece.number]
         is_whole = piece.start == 0 and piece.stop == self.program.blocking.terms
-        move = partial(self.adapter.move, device=self.program.device)
+        move = partial(blocks_of(self.adapter).move, device=self.program.device)
         return value if is_whole else self.program.algebra.mapped(move, value)
 
     def close(self, running: Sequence[Future[Any]]) -> None:
@@ -114,12 +115,13 @@ class _Lane:
     def __init__(self, work: Workload, device: str, sources: Sequence[Source], stopped: Event) -> None:
         program, adapter = work.program, work.adapter
         self._adapter, self._algebra, self._stopped = adapter, program.algebra, stopped
+        self._carried = blocks_of(adapter).carried
         self._blocks = Blocks.computing(program, adapter)
         self._ahead = Blocks.outline(program)
         self._queue: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None
         self._open = ExitStack()
-        reader = Reader(sources, self._reads(), program.blocking.read_ahead, adapter.carried)
+        reader = Reader(sources, self._reads(), program.blocking.read_ahead, self._carried)
         self._read_block = self._open.enter_context(reader)
         self._open.callback(self._queue.put, None)
         self._thread = self._open.enter_context(futures.ThreadPoolExecutor(1, f"einsumx-{device}"))
@@ -127,7 +129,7 @@ class _Lane:
     def submit(self, piece: Piece) -> Future[Any]:
         """Queue a piece; its operands are read as soon as there is memory for them."""
         self._queue.put(piece)
-        return self._thread.submit(self._adapter.carried(self._compute), piece)
+        return self._thread.submit(self._carried(self._compute), piece)
 
     def close(self) -> None:
         """Wait for the end of the computing thread, then of the reading thread."""

@@ -22,11 +22,10 @@ from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError
 from einsumx.imports import imported
 from einsumx.log import warn
-from einsumx.runtime.stored import host_array
 from einsumx.storage.stores import is_of
 from einsumx.streaming.blocks import BlockIndex
 from einsumx.streaming.pieces import read
-from einsumx.streaming.readers import Source, is_host_array
+from einsumx.streaming.readers import Source
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.shared_operands import SharedOperand, SharedOperands, shared_file
 from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, box_of, cut, parts_of, pieces_for
@@ -209,8 +208,7 @@ class _DaskScheduler(_RemoteScheduler):
         """The future of a block on the cluster; a block is sent again only if its workers were lost."""
         block = self._scattered.get(part)
         if block is None or block.status in ("cancelled", "lost", "error"):
-            array, box = self.work.sources[part[0]].on_host(), box_of(part)
-            values = host_array(get_backend("numpy").part(array, box)) if is_host_array(array) else read(array, box)
+            values = read(self.work.sources[part[0]].on_host(), box_of(part))
             client = self.executor._client
             try:
                 block = self._scattered[part] = client.scatter(values, hash=False)

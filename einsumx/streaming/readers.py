@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import blocks_of
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored, owner
 from einsumx.adapters.staging import Ring
 from einsumx.dtypes import itemsize
@@ -88,12 +89,12 @@ class _OnDevice(Source):
     """An array of the framework on the device that computes."""
 
     def __init__(self, array: Array, adapter: Adapter) -> None:
-        self._array, self._adapter = array, adapter
+        self._array, self._adapter, self._part = array, adapter, blocks_of(adapter).part
         self.operand = adapter.operand(adapter.signature(array))
         self.in_place = adapter.cpu.strided
 
     def read(self, box: Box) -> Array:
-        return self._adapter.part(self._array, box)
+        return self._part(self._array, box)
 
     def on_host(self) -> Any:
         device = self._adapter.device(self._array)
@@ -102,7 +103,7 @@ class _OnDevice(Source):
         return self._to_numpy(self._array)
 
     def host_block(self, box: Box) -> Any:
-        return self._to_numpy(self._adapter.part(self._array, box))
+        return self._to_numpy(self._part(self._array, box))
 
     def _to_numpy(self, array: Array) -> Any:
         try:
@@ -263,7 +264,7 @@ def sources(
     if not device:
         own = [array for array in arrays if owner(array) is adapter]
         device = one_device(adapter, map(adapter.signature, own))
-    ring = adapter.ring(device)
+    ring = blocks_of(adapter).ring(device)
     return [_source(number, array, adapter, device, ring, as_copies) for number, array in enumerate(arrays)], device
 
 
@@ -278,18 +279,18 @@ def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring |
     if framework is adapter:
         current = adapter.device(array)
         if not device or current == device:
-            if adapter.cpu.strided and (as_copies or adapter.is_lazy(array)):
+            if adapter.cpu.strided and (as_copies or blocks_of(adapter).is_lazy(array)):
                 return _Copied(array, adapter, adapter.copy)
             return _in_place(array, adapter, array if adapter.name == "numpy" else None)
         if ring is None or not is_host(current) or not _numpy_has_dtype(array, adapter):
-            return _Copied(array, adapter, lambda block: adapter.move(block, device))
+            return _Copied(array, adapter, lambda block: blocks_of(adapter).move(block, device))
     if framework is None:
         return _OnHost(number, array, adapter, device, ring)
     if framework is not adapter and framework.needs_gradient(array):
         raise BackendError(f"operand {number} asks for a gradient, which is lost where {adapter.name} computes")
     if framework.name == "numpy":
         array = framework.plain(array)
-        shared = adapter.in_place(array) if is_host(device) else None
+        shared = blocks_of(adapter).in_place(array) if is_host(device) else None
         return _OnHost(number, array, adapter, device, ring) if shared is None else _in_place(shared, adapter, array)
     current = framework.device(array)
     if not is_host(current):

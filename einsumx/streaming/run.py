@@ -12,10 +12,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import blocks_of
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.plan import BlockedContraction, blocked_program, check_limit, in_units, too_small
+from einsumx.blocked.plan import BlockedContraction, blocked_program, in_units, too_small
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
@@ -118,8 +119,8 @@ class _SourcedRequest:
 
     def free_bytes(self) -> int | None:
         """The least number of free bytes on any device that computes; None if it is not known."""
-        adapter, device = self.contraction.adapter, self.contraction.device
-        free = [adapter.free_bytes(name) for name in self.devices or (device,)]
+        blocks, device = blocks_of(self.contraction.adapter), self.contraction.device
+        free = [blocks.free_bytes(name) for name in self.devices or (device,)]
         known = [count for count in free if count is not None]
         return min(known) if len(known) == len(free) else None
 
@@ -175,10 +176,10 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
     if limit.executor is not None:
         pool = executors.WorkerPool(limit.executor)
     adapter, operands = framework_of(request.operands, request.adapter)
-    check_limit(adapter)
+    blocks = blocks_of(adapter)
     for array in operands:
         if owner(array) is adapter:
-            adapter.check_eager(array)
+            blocks.check_eager(array)
             adapter.synchronize(array)  # other threads may read it
     options = request.options(adapter)
     if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
@@ -485,7 +486,7 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
     reads = Blocks.reads(program, left.values()) if program.blocking.order else None
     with (
         reported(progress, lambda: Blocks.steps(program, left.values())) as step,
-        Reader(work.sources, reads, program.blocking.read_ahead, adapter.carried) as read,
+        Reader(work.sources, reads, program.blocking.read_ahead, blocks_of(adapter).carried) as read,
     ):
         blocks = Blocks.computing(program, adapter, step)
         for number, index in left.items():

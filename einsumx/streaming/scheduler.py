@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import blocks_of
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError, BlockError, excerpt
 from einsumx.host.threads import sharing
@@ -163,7 +164,7 @@ class Scheduler:
 
     def submit(self, piece: Piece) -> Future[Any]:
         """Give a piece to a worker."""
-        future: Future[Any] = self.executor.submit(self.adapter.carried(self._compute), piece)
+        future: Future[Any] = self.executor.submit(blocks_of(self.adapter).carried(self._compute), piece)
         return future
 
     def _compute(self, piece: Piece) -> Array:

@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import BlockAccess, blocks_of
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
 from einsumx.algebra.scaled import FrexpResult, ScaledArray, times_power
@@ -20,7 +21,6 @@ from einsumx.imports import LazyModule
 from einsumx.ir.bind import SizedEquation
 from einsumx.runtime.factors import Factors, check_kinds, common_dtype
 from einsumx.runtime.results import check_out_dtype
-from einsumx.runtime.stored import host_array
 from einsumx.storage.aliases import in_one_place
 from einsumx.storage.array_files import reserve, sync
 from einsumx.storage.maps import mapping
@@ -95,30 +95,30 @@ class _Fresh(Target):
 
     def __init__(self, program: BlockedProgram, adapter: Adapter, order: str) -> None:
         self._program, self._adapter, self._order = program, adapter, order
+        self._blocks = blocks_of(adapter)
         self._result: Array = None
         self._is_transposed = order == "F" and bool(program.blocking.root.nest)  # its transpose is in C order
 
     def put(self, box: Box, block: Array) -> None:
         program, adapter = self._program, self._adapter
-        block = adapter.move(block, program.device)
+        block = self._blocks.move(block, program.device)
         if not program.blocking.root.nest:
             block = block if program.compute_dtype == program.dtype else adapter.cast(block, program.dtype)
             self._result = adapter.arrange(block, self._order) if self._order in ("C", "F") else block
             return
         if self._result is None:
             shape = program.shape[::-1] if self._is_transposed else program.shape
-            self._result = adapter.empty(shape, program.dtype, program.device)
+            self._result = self._blocks.empty(shape, program.dtype, program.device)
         if self._is_transposed:
             box, block = box[::-1], self._transposed(block)
-        self._result = adapter.put(self._result, box, block)
+        self._result = self._blocks.put(self._result, box, block)
         adapter.synchronize(self._result)  # the block may be in memory of another thread's stream
 
     def shift(self, box: Box, exponent: int) -> None:
         """Multiply a block that is there by ``2**exponent``."""
-        adapter = self._adapter
         box = box[::-1] if self._is_transposed else box
-        block = times_power(adapter, adapter.part(self._result, box), exponent)
-        self._result = adapter.put(self._result, box, block)
+        block = times_power(self._adapter, self._blocks.part(self._result, box), exponent)
+        self._result = self._blocks.put(self._result, box, block)
 
     def _transposed(self, array: Array) -> Array:
         return self._adapter.transpose(array, tuple(reversed(range(len(self._program.shape)))))
@@ -126,7 +126,7 @@ class _Fresh(Target):
     def done(self) -> Array:
         if not self._program.shape:
             return self._adapter.element(self._result)
-        result = self._adapter.finished(self._result)
+        result = self._blocks.finished(self._result)
         return self._transposed(result) if self._is_transposed else result
 
 
@@ -163,14 +163,15 @@ class _Array(Target):
 
     def __init__(self, out: Array, owner: Adapter, convert: Callable[[Array], Array]) -> None:
         self._out, self._owner, self._convert = out, owner, convert
+        self._blocks = blocks_of(owner)
 
     def put(self, box: Box, block: Array) -> None:
-        self._owner.put(self._out, box, self._convert(block))
+        self._blocks.put(self._out, box, self._convert(block))
         self._owner.synchronize(self._out)
 
     def update(self, box: Box, block: Array, factors: Factors) -> None:
-        adapter = self._owner
-        self.put(box, _updated(adapter, self._convert(block), adapter.part(self._out, box), self._out.dtype, factors))
+        values = self._blocks.part(self._out, box)
+        self.put(box, _updated(self._owner, self._convert(block), values, self._out.dtype, factors))
 
     def done(self) -> Array:
         return self._out
@@ -200,7 +201,7 @@ class _Host(Target):
 
     def update(self, box: Box, block: Array, factors: Factors) -> None:
         numpy = get_backend("numpy")
-        values = host_array(numpy.part(self.out, box)) if self._is_array else pieces.read(self.out, box, self._at_once)
+        values = pieces.read(self.out, box, self._at_once)
         updated = _updated(numpy, self._adapter.to_numpy(block), values, self.out.dtype, factors)
         write(self.out, box, updated, self._at_once)
 
@@ -298,7 +299,7 @@ def _updated(adapter: Adapter, block: Array, values: Array, dtype: Any, factors:
 def write(out: Any, box: Box, values: Any, at_once: int = 0) -> None:
     """Write a block to an array that is written by slices from NumPy arrays."""
     if is_host_array(out):
-        get_backend("numpy").put(out, box, values)
+        blocks_of(get_backend("numpy")).put(out, box, values)
     else:
         pieces.write(out, box, values, at_once)
 
@@ -391,7 +392,7 @@ class Output:
         if framework is numpy:
             return _Host(self._out, adapter, itemsize(program.dtype), at_once)
         if is_on_device:
-            return _Array(out, adapter, lambda block: adapter.move(block, device))
+            return _Array(out, adapter, lambda block: blocks_of(adapter).move(block, device))
         return _Array(out, framework, lambda block: framework.from_numpy(adapter.to_numpy(block)))
 
 
@@ -426,7 +427,9 @@ def _in_memory(array: Any) -> Any:
     framework = owner(array)
     if framework is not None and framework.name == "numpy":
         return framework.plain(array)
-    if framework is None or type(framework).in_place is Adapter.in_place or framework.device(array) != "cpu":
+    if framework is None or framework.blocks is None or framework.device(array) != "cpu":
+        return None
+    if type(framework.blocks).in_place is BlockAccess.in_place:
         return None
     with suppress(TypeError):  # NumPy lacks the dtype
         return framework.to_numpy(array)
