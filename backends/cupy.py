@@ -116,7 +116,6 @@ class CupyAdapter(NumpyAdapter):
     module = "cupy"
     import_statement = "import cupy as cp"
     install = "pip install cupy-cuda12x"
-    out_of_memory = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = TRAITS
     device_kinds = ("cuda",)
     verified = False

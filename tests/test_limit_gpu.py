@@ -15,6 +15,7 @@ import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
+from einsumx.host.free_memory import is_out_of_memory
 
 pytestmark = pytest.mark.gpu
 
@@ -205,4 +206,4 @@ def test_several_gpus_give_the_plain_sum(framework: Any) -> None:
 def test_more_than_there_is_on_a_gpu_is_said_to_be_out_of_memory(framework: Any) -> None:
     with pytest.raises(Exception, match="memory") as caught:
         framework.blocks.empty((1 << 50,), "uint8", DEVICE)
-    assert framework.is_out_of_memory(caught.value)
+    assert is_out_of_memory(caught.value)

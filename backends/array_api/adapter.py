@@ -17,6 +17,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, SizeError
+from einsumx.host.free_memory import is_out_of_memory
 from einsumx.ir import ops
 from einsumx.ir.bind import known_sizes
 from einsumx.ir.sizes import is_known
@@ -243,7 +244,7 @@ class ArrayApiAdapter(Adapter):
             except (ArithmeticError, EinsumxError, Warning):
                 raise
             except _LIBRARY_ERRORS as error:
-                if self.is_out_of_memory(error):
+                if is_out_of_memory(error):
                     raise
                 message = str(error).partition("\n")[0]
                 raise self._op_error(op, f"raises {type(error).__name__}: {message}") from error

@@ -146,7 +146,6 @@ class JaxAdapter(Adapter):
     import_statement = "import jax.numpy as jnp"
     install = "pip install jax"
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
-    out_of_memory = ("RESOURCE_EXHAUSTED",)
     cpu = TRAITS
     blocks = cached_property(JaxBlocks)
 

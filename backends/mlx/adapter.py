@@ -99,7 +99,6 @@ class MlxAdapter(Adapter):
     module = "mlx.core"
     import_statement = "import mlx.core as mx"
     install = "pip install mlx"
-    out_of_memory = ("[malloc]", "Unable to allocate")
     cpu = TRAITS
     constant_dtypes = True
     blocks = cached_property(MlxBlocks)

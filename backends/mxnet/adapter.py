@@ -30,7 +30,6 @@ __all__ = ["ADAPTER", "MxnetAdapter"]
 class MxnetAdapter(MxnetArrays, Adapter):
     """``mx.np`` arrays of MXNet 1.9 and 2.0."""
 
-    out_of_memory = ("out of memory", "Failed to allocate", "Memory allocation failed")
     blocks: cached_property[BlockAccess | None] = cached_property(MxnetBlocks)
 
     def serving(self, kind: type) -> Adapter:

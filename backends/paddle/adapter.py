@@ -87,7 +87,6 @@ class PaddleAdapter(Adapter):
     module = "paddle"
     import_statement = "import paddle"
     install = "pip install paddlepaddle"
-    out_of_memory = ("Out of memory", "out of memory", "Fail to alloc memory")
     cpu = TRAITS
     device_kinds = ("cpu", "gpu")
     constant_dtypes = True

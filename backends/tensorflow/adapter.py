@@ -148,7 +148,6 @@ class TensorflowAdapter(Adapter):
     module = "tensorflow"
     import_statement = "import tensorflow as tf"
     install = "pip install tensorflow"
-    out_of_memory = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Resource exhausted")
     cpu = TRAITS
     constant_dtypes = True
     blocks = cached_property(TensorflowBlocks)
@@ -473,9 +472,6 @@ class TensorflowAdapter(Adapter):
 
     def plus(self, lhs: Array, rhs: Array) -> Array:
         return self.xp.logical_or(lhs, rhs) if lhs.dtype.is_bool else self.xp.add(lhs, rhs)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, self.xp.errors.ResourceExhaustedError) or super().is_out_of_memory(error)
 
     def may_overlap(self, out: Array, array: Array) -> bool:
         return False  # a tensor keeps its values when a variable is assigned

@@ -159,7 +159,6 @@ class TorchAdapter(Adapter):
     module = "torch"
     import_statement = "import torch"
     install = "pip install torch"
-    out_of_memory = ("out of memory", "you tried to allocate", "CUBLAS_STATUS_ALLOC_FAILED")
     cpu = CPU
     constant_dtypes = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))

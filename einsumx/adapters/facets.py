@@ -231,17 +231,6 @@ class Updates(Results, Primitives):
 class Transfers(Arrays):
     """Devices, on which arrays are computed."""
 
-    out_of_memory: tuple[str, ...] = ("out of memory",)
-    """Parts of the messages of RuntimeErrors that mean the framework ran out of memory."""
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an error means that the host or the framework's device ran out of memory."""
-        if isinstance(error, EinsumxError):
-            return False
-        return isinstance(error, MemoryError) or (
-            isinstance(error, RuntimeError) and any(text in str(error) for text in self.out_of_memory)
-        )
-
     def synchronize(self, array: Array) -> None:
         """Wait until ``array`` is computed, if the framework works asynchronously."""
 

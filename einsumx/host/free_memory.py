@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from einsumx.errors import EinsumxError
 from einsumx.host.files import system_text
 from einsumx.imports import imported
 
-__all__ = ["UNLIMITED", "bytes_in", "counts_idle_memory", "free_host_bytes"]
+__all__ = ["UNLIMITED", "bytes_in", "counts_idle_memory", "free_host_bytes", "is_out_of_memory"]
 
 _ROOT = "/"
 
@@ -48,6 +49,37 @@ def free_host_bytes() -> int | None:
     """
     limits = [left for left in (_available(), *_left_in_groups(), _left_in_space()) if left is not None]
     return max(min(limits), 0) if limits else None
+
+
+_TOLD = (
+    "out of memory",
+    "oom when allocating",
+    "resource exhausted",
+    "resource_exhausted",
+    "[malloc]",
+    "alloc_failed",
+    "fail to alloc",
+    "failed to allocate",
+    "tried to allocate",
+    "unable to allocate",
+    "memory allocation failed",
+)
+"""Parts of the messages, in lower case, by which libraries say that memory ran out, on the host or on a device."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the host or a device ran out of memory.
+
+    >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(RuntimeError("sizes differ"))
+    (True, False)
+    """
+    if isinstance(error, EinsumxError):
+        return False
+    if isinstance(error, MemoryError):
+        return True
+    # TensorFlow's error is not a RuntimeError.
+    may_tell = isinstance(error, RuntimeError) or type(error).__name__ == "ResourceExhaustedError"
+    return may_tell and any(text in str(error).lower() for text in _TOLD)
 
 
 def counts_idle_memory() -> bool:

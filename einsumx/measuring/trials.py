@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.host.free_memory import is_out_of_memory
 from einsumx.measuring import effort
 from einsumx.measuring.steady import rest
 from einsumx.planner.selection import Selection
@@ -103,7 +104,7 @@ class Trials:
             self._adapter.synchronize(result)
         except Exception as error:
             # Other candidates may need more memory than the estimate's choice, and a caller must not pay for that.
-            if attempt is self._estimate or not self._adapter.is_out_of_memory(error):
+            if attempt is self._estimate or not is_out_of_memory(error):
                 raise
             attempt.times = [inf] * _CALLS
             return self._estimate.run(*arrays)

@@ -21,6 +21,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
+from einsumx.host.free_memory import is_out_of_memory
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
@@ -410,7 +411,7 @@ def _is_view(program: BlockedProgram) -> bool:
 
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
-    adapter, target, outline = limited.adapter, limited.target, Blocks.outline(limited.program)
+    target, outline = limited.target, Blocks.outline(limited.program)
     left = {number: index for number, index in enumerate(outline.indices()) if not ledger.has(outline.box(index))}
     missing = set(left)
     gives_back = _gives_back(limited.program)
@@ -434,7 +435,7 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
                     give_back(target.out, box)
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
-        if cause is None or not adapter.is_out_of_memory(cause):
+        if cause is None or not is_out_of_memory(cause):
             if isinstance(error, BlockError):
                 raise _with_progress(error, limited, len(missing)) from cause
             raise
