@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
@@ -31,7 +32,6 @@ class AutogradAdapter(Adapter):
     import_statement = "import autograd.numpy as np"
     install = "pip install autograd"
     device_kinds = ("cpu",)
-    constant_dtypes = True
     cpu = replace(
         NUMPY.cpu,
         matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128"}),
@@ -130,6 +130,9 @@ class AutogradAdapter(Adapter):
 
 class AutogradSemirings(NumpyNames):
     """NumPy's functions, of which autograd differentiates all but ``take``."""
+
+    def mode(self, array: Array) -> AbstractContextManager[Any]:
+        return NUMPY.mode(array)
 
     def detached(self, array: Array) -> Array:
         return self.adapter.to_numpy(array)

@@ -118,7 +118,6 @@ class CupyAdapter(NumpyAdapter):
     install = "pip install cupy-cuda12x"
     cpu = TRAITS
     device_kinds = ("cuda",)
-    verified = False
     # The kernels of the NumPy adapter run on the CPU.
     kernel = Adapter.kernel
     scaled = _on_device(Adapter.scaled)

@@ -98,7 +98,6 @@ class TinygradAdapter(Adapter):
     install = "pip install tinygrad"
     own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
-    constant_dtypes = True
     blocks = cached_property(TinygradBlocks)
 
     @cached_property

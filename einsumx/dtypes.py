@@ -47,7 +47,7 @@ NAMED = tuple(_KNOWN)
 # Bits, which decide what fits without loss.
 _SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
 _EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
-_KIND_ORDER = "biufc"
+_KINDS = "buifcO"
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +89,7 @@ def _is_safe(source: str, target: str) -> bool:
         return True
     a, b = kind(source), kind(target)
     if "O" in (a, b):
-        return False
+        return target == "object"
     match a, b:
         case "b", _:
             return True
@@ -120,10 +120,7 @@ def can_cast(source: str, target: str, casting: Casting = "safe") -> bool:
         case "safe":
             return _is_safe(source, target)
         case "same_kind":
-            a, b = kind(source), kind(target)
-            if _is_safe(source, target):
-                return True
-            return "O" not in (a, b) and (a, b) != ("i", "u") and _KIND_ORDER.index(a) <= _KIND_ORDER.index(b)
+            return _is_safe(source, target) or _KINDS.index(kind(source)) <= _KINDS.index(kind(target))
         case "unsafe":
             return True
 

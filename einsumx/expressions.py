@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans
+    from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.program import Path
     from einsumx.plans import Plan
     from einsumx.runtime.signatures import A, FrameworkKeywords, Value
     from einsumx.streaming import fingerprints, readers
 else:
+    facets = LazyModule("einsumx.adapters.facets")
     plans = LazyModule("einsumx.plans")
     fingerprints = LazyModule("einsumx.streaming.fingerprints")
     readers = LazyModule("einsumx.streaming.readers")
@@ -81,7 +83,7 @@ class Expression:
             self._adapter, arrays = arrays_of(list(self._constants.values()), self._adapter, list(self._constants))
             self._constants = dict(zip(self._constants, arrays))
             for slot, array in self._constants.items():
-                if self._adapter.needs_gradient(array):
+                if facets.needs_gradient(self._adapter, array):
                     raise BackendError(
                         f"operand {slot} is constant in this expression, but asks for a gradient; "
                         "detach it, or pass it with each call"

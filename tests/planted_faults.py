@@ -416,12 +416,6 @@ class IgnoredDtype(Numpy):
         return array
 
 
-@fault("casting")
-class IgnoredCastingRule(Numpy):
-    def can_cast(self, source, target, casting):
-        return True
-
-
 @fault("wrong out")
 class ReadonlyOutThatIsNotRefused(Numpy):
     def check_out(self, out, operands):

@@ -1,11 +1,13 @@
 """The kind of a result on NumPy, as ``numpy.einsum`` returns it: an array, a scalar or an object, writeable or not."""
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 
 import einsumx
+from einsumx.dtypes import NAMED, can_cast
 
 MATRIX, VECTOR, NUMBER = np.arange(9.0).reshape(3, 3), np.arange(3.0), np.array(2.0)
 
@@ -77,3 +79,10 @@ def test_a_result_is_of_the_kind_that_numpys_einsum_returns(equation, kind):
 def test_a_result_without_axes_is_a_scalar_whatever_the_path(optimize):
     for equation in ("i,i", "ii", "ij,jk,kl->"):
         assert type(einsumx.einsum(equation, *of("float64", equation), optimize=optimize)) is np.float64
+
+
+@pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])
+def test_numpys_rules_allow_the_casts_that_numpy_allows(casting):
+    names = [name for name in (*NAMED, "object") if name == "object" or hasattr(np, name)]
+    for source, target in product(names, names):
+        assert can_cast(source, target, casting) == np.can_cast(np.dtype(source), np.dtype(target), casting)

@@ -86,6 +86,7 @@ class ArrayApiAdapter(Adapter):
     import_statement = "xp = {operand}.__array_namespace__()"
     install = "pip install array-api-strict"
     cpu = TRAITS
+    constant_dtypes = False
     blocks: cached_property[BlockAccess | None] = cached_property(ArrayApiBlocks)
 
     def __init__(self, namespace: Any = None) -> None:

@@ -96,7 +96,7 @@ def read(request: Request) -> Call:
     traits = options.algebra.traits(adapter, "")
     equation = _sized(request.written, operands.arrays)
     result = result_dtype(adapter, operands.described, options)
-    compute = traits.compute_dtype(accumulator(adapter, operands.described, options, result) or result)
+    compute = traits.compute_dtype(accumulator(operands.described, options, result) or result)
     return Call(operands, equation, (result, compute), options.optimize, options.algebra)
 
 

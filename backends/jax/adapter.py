@@ -147,6 +147,7 @@ class JaxAdapter(Adapter):
     install = "pip install jax"
     own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     cpu = TRAITS
+    constant_dtypes = False
     blocks = cached_property(JaxBlocks)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:

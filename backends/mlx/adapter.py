@@ -100,7 +100,6 @@ class MlxAdapter(Adapter):
     import_statement = "import mlx.core as mx"
     install = "pip install mlx"
     cpu = TRAITS
-    constant_dtypes = True
     blocks = cached_property(MlxBlocks)
 
     @cached_property

@@ -57,7 +57,6 @@ class MxnetArrays(Arrays):
     install = "pip install mxnet==1.9.1 numpy==1.23.5"
     cpu = TRAITS
     device_kinds = ("cpu", "gpu")
-    constant_dtypes = True
 
     # -- MXNet ------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from einsumx.adapters.facets import BlockAccess, Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
-from einsumx.dtypes import Casting, kind, name_of, wrapped
+from einsumx.dtypes import kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
@@ -83,7 +83,6 @@ class NumpyAdapter(Adapter):
     install = "pip install numpy"
     cpu = TRAITS
     device_kinds = ("cpu",)
-    constant_dtypes = True
     blocks = cached_property(NumpyBlocks)
 
     @cached_property
@@ -145,9 +144,6 @@ class NumpyAdapter(Adapter):
     def promote(self, dtypes: Sequence[str]) -> str:
         return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes)))
 
-    def can_cast(self, source: str, target: str, casting: Casting) -> bool:
-        return bool(self.xp.can_cast(self.dtype(source), self.dtype(target), casting))
-
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         return self.xp.asarray(value)  # a number is no weaker than an array
 
@@ -167,6 +163,7 @@ class NumpyAdapter(Adapter):
         return array.copy()
 
     def mode(self, array: Array) -> AbstractContextManager[Any]:
+        """A context for the calls of other methods on ``array``."""
         quiet: AbstractContextManager[Any] = self.xp.errstate(all="ignore")
         return quiet
 
@@ -415,6 +412,10 @@ class NumpyNames(Semirings):
     """The functions of semirings by NumPy's names."""
 
     names = MappingProxyType({"concat": "concatenate"})
+
+    def mode(self, array: Array) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self.adapter.mode(array)
+        return context
 
 
 ADAPTER = NumpyAdapter()

@@ -89,7 +89,6 @@ class PaddleAdapter(Adapter):
     install = "pip install paddlepaddle"
     cpu = TRAITS
     device_kinds = ("cpu", "gpu")
-    constant_dtypes = True
     own_errors = MappingProxyType({EquationError: AssertionError, SizeError: ValueError, BackendError: ValueError})
     blocks: cached_property[BlockAccess | None] = cached_property(PaddleBlocks)
 

@@ -58,7 +58,6 @@ class SparseAdapter(Adapter):
     install = "pip install sparse"
     cpu = TRAITS
     device_kinds = ("cpu",)
-    constant_dtypes = True
     measured_plans = False  # of one class of densities, plans have nothing else to choose
     blocks = None
     missing = MappingProxyType(

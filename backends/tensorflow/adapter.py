@@ -149,7 +149,6 @@ class TensorflowAdapter(Adapter):
     import_statement = "import tensorflow as tf"
     install = "pip install tensorflow"
     cpu = TRAITS
-    constant_dtypes = True
     blocks = cached_property(TensorflowBlocks)
 
     @cached_property

@@ -160,7 +160,6 @@ class TorchAdapter(Adapter):
     import_statement = "import torch"
     install = "pip install torch"
     cpu = CPU
-    constant_dtypes = True
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
     blocks: cached_property[BlockAccess | None] = cached_property(TorchBlocks)
 

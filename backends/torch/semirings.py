@@ -54,7 +54,7 @@ class TorchSemirings(PublicSemirings):
         recorded = imported("torch.utils.checkpoint").checkpoint
 
         def run(*arrays: Array) -> Array:
-            if any(map(self.adapter.needs_gradient, arrays)) and all(map(self.adapter.has_values, arrays)):
+            if any(map(self.adapter.gradients.needed, arrays)) and all(map(self.adapter.has_values, arrays)):
                 return recorded(function, *arrays, use_reentrant=False, preserve_rng_state=False)
             return function(*arrays)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from einsumx.adapters.gpus import Gpu
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
-from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.layout import layout_class
@@ -40,15 +38,12 @@ class Arrays:
     device_kinds: tuple[str, ...] = ()
     """The kinds of device for its arrays, such as ``("cpu", "cuda")``; empty if only the framework knows."""
 
-    constant_dtypes: bool = False
+    constant_dtypes: bool = True
     """Whether a dtype that the framework has is always there, whatever the settings, so that calls with ``dtype=`` can
     be cached."""
 
     measured_plans: bool = True
     """Whether plans may depend on what was measured on this machine; False if several processes need the same plan."""
-
-    verified: bool = True
-    """Whether the test suite has run on the framework itself, not only on a stand-in."""
 
     @cached_property
     def xp(self) -> Any:
@@ -174,10 +169,6 @@ class Arrays:
             raise BackendError(f"{self.name} has no dtype {shown(name)}")
         return dtype
 
-    def mode(self, array: Array) -> AbstractContextManager[Any]:
-        """A context for the framework's calls on ``array`` outside of plans, such as its device, or no warnings."""
-        return nullcontext()
-
     def promote(self, dtypes: Sequence[str]) -> str:
         """The dtype of a product of arrays of ``dtypes``, according to the framework's own rules."""
         return self.dtype_name(self.xp.result_type(*(self.dtype(name) for name in dtypes)))
@@ -188,10 +179,6 @@ class Arrays:
         See :attr:`~einsumx.ir.program.Operand.weak`.
         """
         return self.promote([*dtypes, *weak])
-
-    def can_cast(self, source: str, target: str, casting: Casting) -> bool:
-        """Whether NumPy's rule ``casting`` allows the cast."""
-        return can_cast(source, target, casting)
 
     # -- from Python and from NumPy, and back -------------------------------------------------------------
 

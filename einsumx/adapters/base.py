@@ -14,6 +14,7 @@ from typing import Any
 
 from einsumx.adapters.facets import BlockAccess, Configured, Exponents, Gradients, Replaced, Semirings, Transfers
 from einsumx.adapters.typing import Array, Run, Signature
+from einsumx.dtypes import can_cast
 from einsumx.errors import BackendError
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
@@ -60,10 +61,6 @@ class Adapter(Replaced, Configured, Exponents, Transfers):
             return False
         return True
 
-    def needs_gradient(self, array: Array) -> bool:
-        """Whether the framework is recording operations on ``array`` to differentiate them."""
-        return self.gradients is not None and self.gradients.needed(array)
-
     def serving(self, kind: type) -> Adapter:
         """The adapter for arrays of this type; another one if the backend has several kinds of arrays."""
         return self
@@ -84,7 +81,7 @@ class Adapter(Replaced, Configured, Exponents, Transfers):
         empty.
         """
         host = np.asarray(value)
-        adopts = dtype and not isinstance(value, list | tuple) and self.can_cast(host.dtype.name, dtype, "same_kind")
+        adopts = dtype and not isinstance(value, list | tuple) and can_cast(host.dtype.name, dtype, "same_kind")
         array = self.from_numpy(host, "" if like is None else self.device(like))
         return self.cast(array, dtype) if adopts else array
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ __all__ = [
     "Transfers",
     "Updates",
     "blocks_of",
+    "needs_gradient",
     "why_missing",
 ]
 
@@ -129,9 +131,6 @@ class BlockAccess(Part):
 
 class Results(Arrays):
     """The form and memory order of results, and ``out=``."""
-
-    sums_are_elements: bool = True
-    """Whether products and sums without axes are in the form of :meth:`element` already."""
 
     def element(self, array: Array) -> Array:
         """A result without axes, in the form that the framework's own einsum returns."""
@@ -268,6 +267,10 @@ class Semirings(Part):
 
     names: Mapping[str, str] = MappingProxyType({})
     """The library's names, with dots for submodules, of those functions that :meth:`named` has by other names."""
+
+    def mode(self, array: Array) -> AbstractContextManager[Any]:
+        """A context for the functions' calls on ``array`` outside of plans, such as its device, or no warnings."""
+        return nullcontext()
 
     def named(self, name: str) -> Callable[..., Any]:
         """The library's function of that name in the array API standard.
@@ -429,6 +432,11 @@ def blocks_of(adapter: Any) -> BlockAccess:
     if blocks is None:
         raise BackendError(f"{adapter.name}: {why_missing(adapter, 'blocks')}")
     return blocks
+
+
+def needs_gradient(adapter: Any, array: Array) -> bool:
+    """Whether a framework is recording operations on ``array`` to differentiate them."""
+    return adapter.gradients is not None and bool(adapter.gradients.needed(array))
 
 
 def why_missing(adapter: Any, part: str) -> str:

@@ -77,7 +77,7 @@ def attained(request: Request) -> ArgmaxResult:
     path = find_path(sized, options.optimize, described_operands)
     contraction = _Contraction(adapter, adapter.semirings, options, sized, is_least=semiring.add == "minimum")
     labels = labels_of(parsed(written, len(shapes)), [len(shape) for shape in shapes])
-    with adapter.mode(arrays[0]):
+    with adapter.semirings.mode(arrays[0]):
         value = contraction.contract(arrays, path)
         positions = contraction.positions(value)
     return ArgmaxResult(adapter.element(value) if not sized.output else value, _by_label(positions, labels))

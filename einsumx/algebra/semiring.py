@@ -175,8 +175,9 @@ class SemiringAlgebra(Algebra):
     def added(self, adapter: Adapter, total: Array, part: Array) -> Array:
         if self.is_boolean:
             return super().added(adapter, total, part)
-        with adapter.mode(total):
-            return elementwise(_functions(adapter), self.add, total, part)
+        functions = _functions(adapter)
+        with functions.mode(total):
+            return elementwise(functions, self.add, total, part)
 
     def _repeated(self, adapter: Adapter, source: Array, count: int) -> Array:
         """So many equal terms of a sum of exponentials, which add the logarithm of their number."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import needs_gradient
 from einsumx.adapters.operand_types import lazy_module, top_package
 from einsumx.adapters.registry import backend_of, get_backend, owner
 from einsumx.adapters.replacement import Client, Function, Name, say_native
@@ -203,7 +204,7 @@ def _needs_gradient(array: Any) -> bool:
         adapter = owner(array)
     except BackendError:
         return False
-    return adapter is not None and adapter.needs_gradient(array)
+    return adapter is not None and needs_gradient(adapter, array)
 
 
 class _Compiled:

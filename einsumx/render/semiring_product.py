@@ -62,7 +62,7 @@ def product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, ope
         joined = functions.named("concat")(Code("parts"), axis=-2).text()
         appended = f"parts.append({result.removeprefix('return ')})"
         lines = ["parts = []", loop, *_indented([*lines, appended]), f"return {joined}"]
-    mode = framework.mode(a)
+    mode = functions.mode(a)
     if isinstance(mode, Code):
         lines = [f"with {mode.text()}:", *_indented(lines)]
     head = f"def product(a, b{'' if fuses else ', rows'}):"

@@ -46,7 +46,7 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     if not program.shape:
         last = program.ops[-1]
         is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
-        is_element = adapter.sums_are_elements and is_sum and program.algebra.is_plain
+        is_element = is_sum and program.algebra.is_plain
         if not is_element or program.dtype == "object":
             finish = program.algebra.finish(adapter)
     run = _of_pair(calls, arguments, program.result, finish) if arguments else None

@@ -10,6 +10,7 @@ from numbers import Number
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from einsumx.adapters.facets import needs_gradient
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import owner
 from einsumx.dtypes import kind, wrapped
@@ -72,7 +73,7 @@ def _as_factor(name: str, value: Any) -> Any:
     if shape != ():
         raise TypeError(f"{name}= is a number, not {shown(value)}")
     adapter = owner(value)
-    if adapter is not None and adapter.needs_gradient(value):
+    if adapter is not None and needs_gradient(adapter, value):
         raise BackendError(f"{name}= has no gradient; multiply the result by it instead, or detach it")
     try:
         return _value(adapter, value)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.caches import Uncacheable, cached
-from einsumx.dtypes import kind
+from einsumx.dtypes import can_cast, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
@@ -352,7 +352,7 @@ def make_program(
     sized = sized_equation(written, shapes)
     traits = traits or calibration.traits_in(options.algebra, adapter, device)
     dtype = served_dtype(contraction, traits)
-    accumulate = None if options.accumulate is None else accumulator(adapter, operands, options, dtype)
+    accumulate = None if options.accumulate is None else accumulator(operands, options, dtype)
     setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
@@ -379,7 +379,7 @@ def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     sized = sized_equation(written, [operand.shape for operand in operands])
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
-    return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(adapter, operands, options, dtype))
+    return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(operands, options, dtype))
 
 
 def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
@@ -426,7 +426,7 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     if options.algebra.is_boolean:  # nonzero is true, whatever casts are allowed
         return dtype
     for number, operand in enumerate(operands):
-        if operand.dtype != dtype and not adapter.can_cast(operand.dtype, dtype, options.casting):
+        if operand.dtype != dtype and not can_cast(operand.dtype, dtype, options.casting):
             raise BackendError(
                 f"operand {number} has dtype {operand.dtype}, which casting={options.casting!r} does not allow to "
                 f"become {dtype}; pass a looser casting= or another dtype="
@@ -450,7 +450,7 @@ def served_dtype(contraction: Contraction, traits: Traits) -> str:
     return dtype
 
 
-def accumulator(adapter: Adapter, operands: Sequence[Operand], options: Options, dtype: str) -> str | None:
+def accumulator(operands: Sequence[Operand], options: Options, dtype: str) -> str | None:
     """The dtype that ``accumulate=`` asks for, to compute a result of ``dtype`` in; None if it changes no result.
 
     Overflow of integers wraps, so that a sum in wider integers ends in the same bits.
@@ -463,19 +463,19 @@ def accumulator(adapter: Adapter, operands: Sequence[Operand], options: Options,
         return None
     named = f"accumulate={accumulate!r}"
     for number, operand in enumerate(operands):
-        if not adapter.can_cast(operand.dtype, accumulate, "safe"):
+        if not can_cast(operand.dtype, accumulate, "safe"):
             raise BackendError(
                 f"{named} does not hold every value of operand {number}, which has dtype {operand.dtype}; pass a wider "
                 "accumulate=, or cast the operand first"
             )
-    if not adapter.can_cast(dtype, accumulate, "safe"):
+    if not can_cast(dtype, accumulate, "safe"):
         raise BackendError(
             f"{named} does not hold every value of the result, which has dtype {dtype}; pass a wider accumulate=, or "
             "another dtype="
         )
     if kind(dtype) in "biu" and kind(accumulate) in "biu":
         return None
-    if not adapter.can_cast(accumulate, dtype, "same_kind"):
+    if not can_cast(accumulate, dtype, "same_kind"):
         raise BackendError(
             f"{named} is of another kind than the result, which has dtype {dtype}; pass dtype={accumulate!r} for a "
             "result of that kind too"
@@ -485,8 +485,8 @@ def accumulator(adapter: Adapter, operands: Sequence[Operand], options: Options,
 
 def computed_dtype(contraction: Contraction, dtype: str, traits: Traits) -> str:
     """The dtype in which blocks of a result of ``dtype`` are computed and added; raises as :func:`accumulator` does."""
-    adapter, _, operands, _, options = contraction
-    return traits.compute_dtype(accumulator(adapter, operands, options, dtype) or dtype)
+    accumulate = accumulator(contraction.operands, contraction.options, dtype)
+    return traits.compute_dtype(accumulate or dtype)
 
 
 def check_operand(number: int, operand: Operand, planned: Operand, text: str) -> None:

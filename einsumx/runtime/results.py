@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import backend_of, is_stored, owner
 from einsumx.caches import Uncacheable
+from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.dtypes import Casting
     from einsumx.ir import cost, sizes
     from einsumx.ir.program import Operand, Program
     from einsumx.runtime import execute, factors
@@ -229,7 +229,7 @@ def sum_dtype(
         raise SizeError(
             f"c has shape {shown(added.shape)}, which does not broadcast to that of the result, {shown(result.shape)}"
         )
-    if added.dtype != dtype and not adapter.can_cast(added.dtype, dtype, casting):
+    if added.dtype != dtype and not can_cast(added.dtype, dtype, casting):
         raise BackendError(
             f"c has dtype {added.dtype}, which casting={casting!r} does not allow to become {dtype}; pass a looser "
             "casting= or another dtype="
@@ -321,21 +321,20 @@ def _check_fits(
     out_device, device = adapter.device_of(out), adapter.device_of(first)
     if out_device and device and out_device != device:  # some arrays are on no device
         raise BackendError(f"out= is on {out_device}, but the operands are on {device}")
-    check_out_dtype(adapter, result, adapter.dtype_name(dtype), casting, dtype)
+    check_out_dtype(result, adapter.dtype_name(dtype), casting, dtype)
 
 
-def check_out_dtype(adapter: Adapter, dtype: str, target: str, casting: Casting, out_dtype: Any) -> None:
+def check_out_dtype(dtype: str, target: str, casting: Casting, out_dtype: Any) -> None:
     """Raise BackendError if the result does not cast to the dtype of ``out``.
 
     Args:
-        adapter: the framework's.
         dtype: of the result, by name.
         target: of ``out``, by name.
         casting: NumPy's rule.
         out_dtype: of ``out``, as the framework has it; NumPy's includes the byte order.
     """
     is_swapped = casting == "no" and not getattr(out_dtype, "isnative", True)
-    if is_swapped or not adapter.can_cast(dtype, target, casting):
+    if is_swapped or not can_cast(dtype, target, casting):
         raise BackendError(
             f"the result has dtype {dtype}, which casting={casting!r} does not allow into an out= of "
             f"{out_dtype if is_swapped else target}; pass a looser casting= or dtype="

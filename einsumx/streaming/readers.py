@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.facets import blocks_of
+from einsumx.adapters.facets import blocks_of, needs_gradient
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored, owner
 from einsumx.adapters.staging import Ring
 from einsumx.dtypes import itemsize
@@ -286,7 +286,7 @@ def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring |
             return _Copied(array, adapter, lambda block: blocks_of(adapter).move(block, device))
     if framework is None:
         return _OnHost(number, array, adapter, device, ring)
-    if framework is not adapter and framework.needs_gradient(array):
+    if framework is not adapter and needs_gradient(framework, array):
         raise BackendError(f"operand {number} asks for a gradient, which is lost where {adapter.name} computes")
     if framework.name == "numpy":
         array = framework.plain(array)

@@ -158,7 +158,7 @@ class _SourcedRequest:
         ]
         arrays.append(derivatives.PassArray(Operand(sized.shape, dtype), adapter.cpu.strided))
         has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
-        accumulate = accumulator(adapter, self.contraction.operands, options, dtype)
+        accumulate = accumulator(self.contraction.operands, options, dtype)
         options = Options(
             dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate,
             algebra=options.algebra,

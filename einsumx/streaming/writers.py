@@ -379,7 +379,7 @@ class Output:
                 f"  {excerpt(program.equation.text)}"
             )
         dtype = (framework or numpy).dtype_name(out.dtype)
-        check_out_dtype(adapter, program.dtype, dtype, casting, out.dtype)
+        check_out_dtype(program.dtype, dtype, casting, out.dtype)
         if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
             raise BackendError(f"out= is a {kind} that is open read-only")
         if framework is None:

@@ -175,7 +175,7 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     keywords = Request("", (), accumulate=options.accumulate, algebra=algebra).options(numpy)
     dtype = result_dtype(numpy, described, keywords)
-    accumulate = accumulator(numpy, described, keywords, dtype)
+    accumulate = accumulator(described, keywords, dtype)
     dtypes = dtype, algebra.traits(numpy, "").compute_dtype(accumulate or dtype)
     program = program_of_sizes(equation, chunks, dtypes, options.optimize)
     planned = as_chunked_plan(replace(program, algebra=algebra))
