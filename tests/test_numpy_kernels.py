@@ -157,11 +157,16 @@ def test_a_product_that_repays_no_wait_for_a_thread_runs_in_the_callers_alone(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "has_small_kernels", "is_shared"),
-    [("float32", True, True), ("float32", False, False), ("complex64", True, False)],
+    ("dtype", "order", "has_small_kernels", "is_shared"),
+    [
+        ("float32", (0, 1, 2), True, True),
+        ("float32", (0, 2, 1), True, False),
+        ("float32", (0, 1, 2), False, False),
+        ("complex64", (0, 1, 2), True, False),
+    ],
 )
 def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
-    three_threads, monkeypatch, dtype, has_small_kernels, is_shared
+    three_threads, monkeypatch, dtype, order, has_small_kernels, is_shared
 ):
     calls = []
 
@@ -172,8 +177,8 @@ def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
 
     monkeypatch.setattr(kernels, "run", run)
     monkeypatch.setattr(kernels, "has_small_kernels", lambda: has_small_kernels)
-    lhs, rhs = np.ones((40000, 3, 3), dtype), np.ones((40000, 3, 27), dtype)
-    assert ran(Matmul(2, 0, 1), lhs, rhs).shape == (40000, 3, 27)
+    lhs, rhs = np.ones((40000, 9, 9), dtype), np.ones((40000, 9, 9), dtype).transpose(order)
+    np.testing.assert_array_equal(ran(Matmul(2, 0, 1), lhs, rhs), np.full((40000, 9, 9), 9, dtype))
     assert bool(calls) == is_shared
 
 

@@ -105,7 +105,7 @@ _FEW = 1 << 17
 
 _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
-batch of such products takes up to 2.5 times as long on two threads as on one, unless it has kernels without locks."""
+batch of such products takes up to five times as long on two threads as on one, unless it has kernels without locks."""
 
 _WITHOUT_LOCK = ("float32", "float64")
 """Those of which OpenBLAS computes small products without a lock on processors with AVX-512."""
@@ -211,13 +211,19 @@ def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Th
     pieces = _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT)
     if pieces == 1:
         return None
-    is_locked = work < _TINY and min(shape[-2:]) > 1 and not (dtype in _WITHOUT_LOCK and has_small_kernels())
-    if is_locked and not threads:
+    may_lock = work < _TINY and min(shape[-2:]) > 1
+    if may_lock and not threads and not (dtype in _WITHOUT_LOCK and has_small_kernels()):
         return None
     if pieces > count:
         return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else None
     parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(shape[:-2], pieces)]
-    return _cut_matmul(parts, shape, dtype)
+    shared = _cut_matmul(parts, shape, dtype)
+    return _shared_without_lock(shared, _new(np.matmul, shape, dtype)) if may_lock else shared
+
+
+def _shared_without_lock(shared: Kernel, alone: Kernel) -> Kernel:
+    """A batch of tiny products on the pool, unless OpenBLAS packs the right matrices, as they are transposed."""
+    return lambda lhs, rhs: (alone if rhs.strides[-2] == rhs.itemsize < rhs.strides[-1] else shared)(lhs, rhs)
 
 
 def _seconds_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> float:
