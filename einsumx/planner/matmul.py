@@ -290,6 +290,12 @@ class _Search:
             looped = () if is_packed else labels
             result = (*labels, *first.rows, *axes.inner, *second.rows)
             turn = self._turn(tuple([label for label in result if label not in axes.summed]))
+            views = 2  # about one reshape of each operand
+            if traits.strided:
+                views += self._transposes(self._lhs, left, labels, axes.contracted, swapped)
+                views += self._transposes(self._rhs, right, labels, axes.contracted, not swapped)
+            elif _flags_a_matrix_beside_a_vector(first, second):
+                views += 1
             copies = ((self._lhs.labels, left.copied), (self._rhs.labels, right.copied), (result, turn.is_copy))
             yield Choice(
                 batch,
@@ -300,7 +306,7 @@ class _Search:
                 right,
                 swapped,
                 result,
-                self._seconds(first, second, batch, axes, looped) + turn.seconds,
+                self._seconds(first, second, batch, axes, looped) + turn.seconds + views * traits.rates.view,
                 not turn.is_copy,
                 sum([size(labels) for labels, is_copied in copies if is_copied]),
                 bool(looped),
@@ -327,6 +333,16 @@ class _Search:
                 return False
         return True
 
+    def _transposes(self, term: Term, access: OperandAccess, batch: Labels, contracted: Labels, on_right: bool) -> int:
+        """How many transposes bring an operand into the order in which it is read on one side."""
+        own = tuple([label for label in batch if label in term.labels])
+        straight, turned = (*own, *access.rows, *contracted), (*own, *contracted, *access.rows)
+        read = turned if on_right else straight
+        if not access.copied:
+            return int(read != term.labels)
+        packed = turned if access.transposed else straight
+        return (packed != term.labels) + (packed != read)
+
     def _seconds(
         self,
         first: OperandAccess,
@@ -335,16 +351,15 @@ class _Search:
         axes: _Axes,
         looped: Labels,
     ) -> float:
-        """The time of copies, views and the product; with one call for each element of the labels ``looped``."""
+        """The time of copies and of the product, with one call for each element of the labels ``looped``."""
         model, size, traits = self._model, self._builder.size, self._traits
-        turned = first.transposed, not second.transposed
-        views = 2 + (sum(turned) if traits.strided else _flags_a_matrix_beside_a_vector(first, second))
-        total = views * traits.rates.view + (first.copy or 0.0) + (second.copy or 0.0)
+        total = (first.copy or 0.0) + (second.copy or 0.0)
         sizes = [size(run) for run in batch]
         matrices, rows, cols = prod(sizes) * size(axes.inner), size(first.rows), size(second.rows)
         if axes.summed:
             total += model.elementwise(matrices * rows * cols, size(self._classes.kept))
         calls = prod(sizes) // max(1, *sizes) if traits.max_batch_axes == 1 and len(batch) > 1 else size(looped)
+        turned = first.transposed, not second.transposed
         return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned, bool(axes.inner))
 
     # -- axes -------------------------------------------------------------------------------------------
