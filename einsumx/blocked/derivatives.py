@@ -1,4 +1,4 @@
-"""The contractions of a backward pass, planned before the forward one runs.
+"""The contractions of a backward pass, and the memory that they need, known before the forward one runs.
 
 A contraction and the cotangent of its result make one multilinear form with a place for each array. With an operand's
 place left open, the form is the gradient with respect to that operand; with the cotangent's place open, it is the
@@ -7,17 +7,14 @@ result. Gradients of gradients have the same places, so these plans serve deriva
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.plan import BlockedContraction, blocked_program, least_limit
+from einsumx.blocked.plan import BlockedContraction, least_limit
 from einsumx.dtypes import itemsize
-from einsumx.errors import MemoryLimitError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.measuring.calibration import calibrated
@@ -74,17 +71,11 @@ class PassArray(NamedTuple):
         operand: its shape, dtype and layout.
         in_place: whether it is already on the device; blocks of it are views and take no memory.
         read_rate: bytes a second at which it is read otherwise; None for the rate of a copy.
-        is_own: whether it belongs to the framework, so that its layout may differ in a backward pass.
     """
 
     operand: Operand
     in_place: bool
     read_rate: float | None = None
-    is_own: bool = True
-
-    def as_copies(self) -> PassArray:
-        """The same array, read as copies of blocks if its layout is not known beforehand."""
-        return PassArray(Operand(self.operand.shape, self.operand.dtype), in_place=False) if self.is_own else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,8 @@ class Passes:
     Attributes:
         adapter, device: where they run.
         equation: the forward contraction.
-        arrays: the array of each place, the cotangent last.
+        arrays: the array of each place, the cotangent last. Those of the framework are read as copies of blocks, as
+            their layouts in a backward pass are not known before.
         options: for the backward contractions.
         limit: in bytes.
         numbers: the operands that may need gradients.
@@ -121,23 +113,11 @@ class Passes:
         It is enough whatever the arrays' layouts are by then, and for each gradient of a gradient computed by itself.
         If the current limit is enough, the number is at most that, but need not be the smallest.
         """
-        least = least_limit(self._request(len(self.arrays) - 1, 0, as_copies=True))
-        for number, earlier in self._gradients():
-            least = max(least, least_limit(self._request(number, earlier, as_copies=True)))
-        return least
-
-    def plan(self) -> None:
-        """Plan the gradients for the current layouts and a cotangent in C order."""
-        for number, earlier in self._gradients():
-            with suppress(MemoryLimitError):  # else it is computed from copies of the blocks, for which there is room
-                blocked_program(self._request(number, earlier, as_copies=False))
-
-    def _gradients(self) -> Iterator[tuple[int, int]]:
-        """The operands that may need gradients, and the bytes of the gradients before each."""
-        earlier = 0
+        least, earlier = least_limit(self._request(len(self.arrays) - 1, 0)), 0
         for number in self.numbers:
-            yield number, earlier
+            least = max(least, least_limit(self._request(number, earlier)))
             earlier += self.arrays[number].operand.nbytes
+        return least
 
     def extra_bytes(self, step: Backward, place: int) -> int:
         """The bytes that a gradient takes besides the contraction that computes it."""
@@ -160,14 +140,12 @@ class Passes:
                 most = max(most, 2 * before * copies, before + size)
         return max(most, 2 * size * copies) * itemsize(self.dtype)
 
-    def _request(self, place: int, earlier: int, *, as_copies: bool) -> BlockedContraction:
+    def _request(self, place: int, earlier: int) -> BlockedContraction:
         """The contraction for one place, while ``earlier`` bytes of other gradients are alive."""
         step, traits = backward(self.equation, place), calibrated(self.adapter, self.device)
         arrays = [self.arrays[other] for other in step.others]
-        arrays += [PassArray(Operand((size,), "int8"), self.adapter.cpu.strided) for size in step.ones]
-        if as_copies:
-            arrays = [array.as_copies() for array in arrays]
-        operands, in_place, rates, _ = zip(*arrays)
+        arrays += [PassArray(Operand((size,), "int8"), in_place=False) for size in step.ones]
+        operands, in_place, rates = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
         copied = whole if traits.compute_dtype(self.options.accumulate or self.dtype) != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=self.beside + earlier + self.extra_bytes(step, place))

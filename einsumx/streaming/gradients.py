@@ -147,7 +147,6 @@ def recorded(request: Request, beside: int = 0) -> Array:
     run = partial(run_blocks, limited, request.limit.progress)
     if limited.passes is None:
         return run()
-    limited.passes.plan()
     call, gradients = RecordedContraction(limited.passes), _gradients_of(limited.adapter)
     if not limited.program.algebra.has_exponents:
         return gradients.recorded(call, run, limited.operands, limited.passes.numbers)

@@ -153,10 +153,12 @@ class _SourcedRequest:
         if not numbers:
             return None
         arrays = [
-            derivatives.PassArray(source.operand, source.in_place, source.read_rate, own)
+            derivatives.PassArray(Operand(source.operand.shape, source.operand.dtype), in_place=False)
+            if own
+            else derivatives.PassArray(source.operand, source.in_place, source.read_rate)
             for source, own in zip(self.own_sources, is_own)
         ]
-        arrays.append(derivatives.PassArray(Operand(sized.shape, dtype), adapter.cpu.strided))
+        arrays.append(derivatives.PassArray(Operand(sized.shape, dtype), in_place=False))
         has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
         accumulate = accumulator(self.contraction.operands, options, dtype)
         options = Options(
