@@ -22,7 +22,7 @@ from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
 from einsumx.ir.cost import slot_dtypes
-from einsumx.ir.layout import broadcast, contiguous, is_contiguous, layout_class, memory_order
+from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.storage.maps import owns_memory, share_file
@@ -118,9 +118,14 @@ class NumpyAdapter(Adapter):
 
     def operand(self, signature: Signature) -> Operand:
         _, shape, dtype, strides, *_ = signature
-        size = dtype.itemsize
-        layout = None if is_contiguous(shape, strides, size) else _in_elements(shape, strides, size)
-        return Operand(shape, self._dtype_name(dtype), layout)
+        span = size = dtype.itemsize
+        layout = None
+        for extent, stride in zip(reversed(shape), reversed(strides)):
+            if stride != span and extent != 1:
+                layout = _in_elements(shape, strides, size)  # None for an array without elements
+                break
+            span *= extent
+        return Operand(shape, self._dtype_name(dtype), layout, False, None)
 
     def dtype_name(self, dtype: Any) -> str:
         return self._dtype_name(self.dtype(dtype))

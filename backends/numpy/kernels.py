@@ -100,8 +100,9 @@ _SHORT_SUM, _SHORT_COMPLEX_SUM = 4, 2
 _UPDATED = 1 << 18
 """The bytes of a block of ``out`` that is read, multiplied, added to and written while it is in the cache."""
 
-_FEW = 1 << 17
-"""The most products of the elements of all operands for which no time is spent on how to split the work."""
+_FEW, _FEW_MATRICES = 1 << 17, 1 << 10
+"""The most products of the elements of all operands for which no time is spent on how to split the work, and the most
+matrices with so many."""
 
 _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
@@ -191,6 +192,9 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     batch = lhs[:-2]
     if batch != rhs[:-2]:
         batch = broadcast(batch, rhs[:-2])
+    count = prod(batch)
+    if count <= _FEW_MATRICES and count * work <= _FEW and not is_slow:
+        return partial(np.matmul, order="C")  # what follows would find the same
     shape = (*batch, rows, cols)
     plain = _new(np.matmul, shape, dtype)
     if is_slow or not prod(shape) * inner:

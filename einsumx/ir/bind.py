@@ -181,8 +181,10 @@ def _lettered(text: str) -> _NumberedText:
     if len(set(right)) < len(right) or not numbers.keys() >= set(right):
         return text, (), (), 0
     number = numbers.__getitem__
-    inputs = tuple([tuple(map(number, term)) for term in left.split(",")])
-    return text, inputs, tuple(map(number, right)), len(numbers)
+    inputs = []
+    for term in left.split(","):
+        inputs.append(tuple(map(number, term)))  # noqa: PERF401  a comprehension is a function, for Python before 3.12
+    return text, tuple(inputs), tuple(map(number, right)), len(numbers)
 
 
 def labels_of(equation: Equation, ranks: Sequence[int]) -> tuple[Label, ...]:

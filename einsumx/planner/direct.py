@@ -304,16 +304,15 @@ def _product_of_packed(
 def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Term]:
     """A call of the framework's own einsum."""
     calls: list[Op] = []
-    slots = _settled(lhs, slot, calls), _settled(rhs, slot, calls)
+    left = lhs.slot if lhs.flat is None else _settled(lhs, slot, calls)
+    slots = left, rhs.slot if rhs.flat is None else _settled(rhs, slot, calls)
     slot += len(calls)
     calls.append(Native(slot, slots, native_equation((lhs.labels, rhs.labels), result)))
     return calls, Term(slot, result, None, lhs.sizes)
 
 
 def _settled(term: Term, slot: int, calls: list[Op]) -> int:
-    """A slot that has a term in the shape of its axes: its own, or that of a reshape, if the next one is ``slot``."""
-    if term.flat is None:
-        return term.slot
+    """The slot of a reshape that gives a term the shape of its axes; ``slot`` is that of the first of the calls."""
     calls.append(Reshape(slot + len(calls), term.slot, term.shape))
     return slot + len(calls) - 1
 
@@ -562,7 +561,8 @@ def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[O
     order = product_order(lhs, rhs, use)
     first = slot
     for term in (lhs, rhs):
-        source, labels = _settled(term, first, calls), tuple(filter(term.labels.__contains__, order))
+        source = term.slot if term.flat is None else _settled(term, first, calls)
+        labels = tuple(filter(term.labels.__contains__, order))
         slot = first + len(calls)
         if labels != term.labels:
             calls.append(Transpose(slot, source, tuple(map(term.labels.index, labels))))

@@ -96,8 +96,8 @@ def lower(
         calls, result = lowered
     named = "" if equation.named == equation.text else equation.named
     return Program(
-        equation.text, backend, device, tuple(operands), path, calls, result, equation.shape, dtype, algebra, named,
-        tuple(names),
+        equation.text, backend, device, tuple(operands), path, calls, result,
+        tuple(map(equation.sizes.__getitem__, equation.output)), dtype, algebra, named, tuple(names),
     )  # fmt: skip
 
 

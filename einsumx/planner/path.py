@@ -328,6 +328,12 @@ def _pairwise(
         steps = [(0,)]
     terms, pairs = list(inputs), []
     for number, step in enumerate(steps):
+        if len(step) == 2 and 0 <= step[0] < step[1] < left:  # as most are
+            second = terms.pop(step[1])
+            terms.append(terms.pop(step[0]) | second)
+            pairs.append((+step[0], +step[1]))  # a bool becomes an int
+            left -= 1
+            continue
         low, high = min(step, default=left), max(step, default=left)
         if not -left <= low <= high < left:
             raise _step_error(number, step, left)

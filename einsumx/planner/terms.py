@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.traits import Traits
 from einsumx.ir.bind import SizedEquation
@@ -29,7 +29,15 @@ class Term:
         flat: the shape that its slot has, if that is not the one of its axes; only of C-contiguous terms.
     """
 
-    __slots__ = ("_memory", "_steps", "_strides", "flat", "is_packed", "labels", "sizes", "slot")
+    __slots__ = ("flat", "is_packed", "labels", "memory", "sizes", "slot", "steps", "strides")
+
+    labels: Labels
+    memory: Labels
+    """The labels from the outermost in memory to the innermost."""
+    steps: dict[int, int]
+    """The stride of each label."""
+    strides: tuple[int, ...]
+    """The stride of each axis."""
 
     def __init__(
         self,
@@ -40,20 +48,30 @@ class Term:
         memory: Labels | None = None,
         flat: tuple[int, ...] | None = None,
     ) -> None:
-        self.slot, self.labels, self.flat = slot, labels, flat
-        self._strides, self.sizes, self.is_packed = strides, sizes, strides is None
-        self._memory = labels if strides is None else memory
-        self._steps: dict[int, int] | None = None
+        self.slot, self.labels, self.sizes, self.flat = slot, labels, sizes, flat
+        if strides is None:
+            self.is_packed, self.memory = True, labels
+        else:
+            self.is_packed, self.strides = False, strides
+            if memory is not None:
+                self.memory = memory
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that is computed when it is first asked for."""
+        value: Any
+        if name == "strides":
+            value = contiguous(self.shape)
+        elif name == "memory":
+            value = tuple(map(self.labels.__getitem__, memory_order(self.strides)))
+        elif name == "steps":
+            value = dict(zip(self.labels, self.strides))
+        else:
+            raise AttributeError(name)
+        setattr(self, name, value)
+        return value
 
     def __repr__(self) -> str:
         return f"Term(slot={self.slot}, labels={self.labels}, strides={self.strides})"
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """The stride of each axis."""
-        if self._strides is None:
-            self._strides = contiguous(self.shape)
-        return self._strides
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,20 +86,6 @@ class Term:
         """The stride of ``labels`` as a single axis; None if they do not merge, 1 without any."""
         steps = self.steps
         return merged_stride([self.sizes[label] for label in labels], [steps[label] for label in labels])
-
-    @property
-    def memory(self) -> Labels:
-        """The labels from the outermost in memory to the innermost."""
-        if self._memory is None:
-            self._memory = tuple([self.labels[axis] for axis in memory_order(self.strides)])
-        return self._memory
-
-    @property
-    def steps(self) -> dict[int, int]:
-        """The stride of each label."""
-        if self._steps is None:
-            self._steps = dict(zip(self.labels, self.strides))
-        return self._steps
 
     def in_memory_order(self, labels: Collection[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
