@@ -326,7 +326,8 @@ def _pairwise(
     left = len(inputs)
     if not steps and left == 1:
         steps = [(0,)]
-    terms, pairs = list(inputs), []
+    terms = list(inputs)
+    pairs: list[tuple[int, ...]] = []
     for number, step in enumerate(steps):
         if len(step) == 2 and 0 <= step[0] < step[1] < left:  # as most are
             second = terms.pop(step[1])
