@@ -39,7 +39,6 @@ class AutogradAdapter(Adapter):
         wide_products=(),
         pool_products=frozenset(),
         native_dtypes=frozenset(),  # the gradients of its einsum are einsums of all other operands, without BLAS
-        memory_order=False,
         rates=Rates(call=10e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9),
     )
     blocks = None

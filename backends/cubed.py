@@ -22,7 +22,7 @@ class CubedAdapter(NamedLibrary):
     name = "cubed"
     module = "cubed.array_api"
     install = "pip install cubed"
-    blocks = None
+    blocks = exponents = None
     missing = MappingProxyType(
         {
             "blocks": "its arrays are lazy, and it bounds the memory of a task itself; leave memory_limit= away, and "

@@ -10,13 +10,13 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Semirings
+from einsumx.adapters.facets import Exponents
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
 from einsumx.adapters.traits import INTEGERS, Traits
-from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyBlocks, NumpyNames
+from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyBlocks, NumpyNames, NumpyOrders
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.ir.layout import broadcast
@@ -52,7 +52,7 @@ def _on_device(method: Callable[..., Any], at: int = 0) -> Callable[..., Any]:
     """A method on the device of the array that is argument number ``at``."""
 
     @wraps(method)
-    def on_device(self: CupyAdapter, *arguments: Any) -> Any:
+    def on_device(self: Any, *arguments: Any) -> Any:
         with arguments[at].device:
             return method(self, *arguments)
 
@@ -105,6 +105,39 @@ class CupyBlocks(NumpyBlocks):
         return on_streams
 
 
+class CupyOrders(NumpyOrders):
+    """Memory orders of arrays on their devices."""
+
+    arrange = _on_device(NumpyOrders.arrange)
+
+
+class CupyExponents(Exponents):
+    """The largest elements, found on the device."""
+
+    def magnitudes(self, array: Array) -> Any:
+        if not array.size:
+            return self.adapter.to_numpy(array)
+        xp = self.xp
+        with array.device:
+            parts = [array.real, array.imag] if array.dtype.kind == "c" else [array]
+            finite = [xp.where(xp.isfinite(part), part, 0) for part in parts]
+            bounds = self.adapter.to_numpy(xp.stack([bound for part in finite for bound in (part.max(), part.min())]))
+            if len(parts) == 1 or bool(xp.stack([xp.isfinite(part).all() for part in parts]).all()):
+                return bounds
+        return bounds * complex("nan")  # complex arrays with an infinity or nan have the exponent 0
+
+
+class CupySemirings(NumpyNames):
+    """CuPy's functions, on the device of the arrays."""
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        with lhs.device:
+            return super().elementwise(name, lhs, rhs)
+
+    def copied_order(self, array: Array) -> Array:
+        return array if array.flags.c_contiguous else self.xp.ascontiguousarray(array)
+
+
 class CupyAdapter(NumpyAdapter):
     """CuPy arrays. Written from CuPy's sources; tested on a fake only, not on a GPU.
 
@@ -127,12 +160,10 @@ class CupyAdapter(NumpyAdapter):
     write_new = Adapter.write_new
     plain = _on_device(NumpyAdapter.plain)
     copy = _on_device(NumpyAdapter.copy)
-    arrange = _on_device(NumpyAdapter.arrange)
     blocks = cached_property(CupyBlocks)
-
-    @cached_property
-    def semirings(self) -> Semirings:
-        return CupySemirings(self)
+    exponents = cached_property(CupyExponents)
+    orders = cached_property(CupyOrders)
+    semirings = cached_property(CupySemirings)
 
     def check_type(self, kind: type) -> None:
         if not issubclass(kind, self.xp.ndarray):
@@ -234,18 +265,6 @@ class CupyAdapter(NumpyAdapter):
     def boxed(self, result: Any, dtype: str) -> Array:
         return result
 
-    def magnitudes(self, array: Array) -> Any:
-        if not array.size:
-            return self.to_numpy(array)
-        xp = self.xp
-        with array.device:
-            parts = [array.real, array.imag] if array.dtype.kind == "c" else [array]
-            finite = [xp.where(xp.isfinite(part), part, 0) for part in parts]
-            bounds = self.to_numpy(xp.stack([bound for part in finite for bound in (part.max(), part.min())]))
-            if len(parts) == 1 or bool(xp.stack([xp.isfinite(part).all() for part in parts]).all()):
-                return bounds
-        return bounds * complex("nan")  # complex arrays with an infinity or nan have the exponent 0
-
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
             raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
@@ -272,17 +291,6 @@ class CupyAdapter(NumpyAdapter):
     def synchronize(self, array: Array) -> None:
         with array.device:
             self.xp.cuda.get_current_stream().synchronize()  # not the stream that copies to the device
-
-
-class CupySemirings(NumpyNames):
-    """CuPy's functions, on the device of the arrays."""
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        with lhs.device:
-            return super().elementwise(name, lhs, rhs)
-
-    def copied_order(self, array: Array) -> Array:
-        return array if array.flags.c_contiguous else self.xp.ascontiguousarray(array)
 
 
 _POINTER = 8

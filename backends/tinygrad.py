@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Semirings
+from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
@@ -29,7 +29,6 @@ _DTYPES = _FLOATS | INTEGERS | {"bool"}
 
 TRAITS = Traits(
     strided=False,
-    memory_order=False,
     pairs_by_einsum=True,
     native_dtypes=_DTYPES,
     native_max_labels=10_000,  # products have axes, no letters
@@ -89,6 +88,20 @@ class TinygradBlocks(BlockAccess):
         return array.to(device) if device else array
 
 
+class TinygradExponents(Exponents):
+    """Products with factors that tinygrad does not simplify."""
+
+    def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
+        # As many factors as elements, because tinygrad multiplies constants with each other, and after a sum; and as
+        # many elements as factors, because of sums over a broadcast axis it multiplies the factors alone.
+        if _is_expanded(array.uop):
+            array = array.contiguous()
+        values = import_module("numpy").full(array.shape, factor, "float32" if dtype in HALVES else dtype)
+        return self.adapter.multiply(
+            array, self.adapter.cast(self.adapter.from_numpy(values, self.adapter.device(array)), dtype)
+        )
+
+
 class TinygradAdapter(Adapter):
     """tinygrad's tensors on any device."""
 
@@ -99,6 +112,7 @@ class TinygradAdapter(Adapter):
     own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
     blocks = cached_property(TinygradBlocks)
+    exponents = cached_property(TinygradExponents)
 
     @cached_property
     def _tensor(self) -> Any:
@@ -293,14 +307,6 @@ class TinygradAdapter(Adapter):
         if value == 0:  # tinygrad simplifies products with the constant 0, also those of inf
             return super().number(value, dtype, like)
         return self._tensor(value.item() if hasattr(value, "item") else value, dtype=self.dtype(dtype))
-
-    def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
-        # As many factors as elements, because tinygrad multiplies constants with each other, and after a sum; and as
-        # many elements as factors, because of sums over a broadcast axis it multiplies the factors alone.
-        if _is_expanded(array.uop):
-            array = array.contiguous()
-        values = import_module("numpy").full(array.shape, factor, "float32" if dtype in HALVES else dtype)
-        return self.multiply(array, self.cast(self.from_numpy(values, self.device(array)), dtype))
 
     # -- tinygrad's own einsum --------------------------------------------------------------------------
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.facets import Exponents
 from einsumx.algebra.products import composed, log_sum_exp, reduced
 from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.backends.numpy.adapter import TRAITS as NUMPY
-from einsumx.backends.numpy.adapter import NumpyNames
+from einsumx.backends.numpy.adapter import NumpyNames, NumpyOrders
 from einsumx.backends.numpy.semirings import NumpySemirings
 from einsumx.backends.torch import TorchAdapter
 from einsumx.backends.torch.adapter import CPU as TORCH
@@ -216,26 +217,38 @@ class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
 
 @fault("exponents", "element")
 class ScalingThatRounds(Numpy):
-    def times_factor(self, array, factor, dtype, is_new):
-        return super().times_factor(array, factor * 1.00001, dtype, is_new)
+    class Part(Exponents):
+        def times_factor(self, array, factor, dtype, is_new):
+            return super().times_factor(array, factor * 1.00001, dtype, is_new)
+
+    exponents = cached_property(Part)
 
 
 @fault("exponents", "zeros have the exponent", "* zeros")
 class ZerosWithTheExponentsOfTheirFactors(Numpy):
-    def magnitudes(self, array):
-        return array if array.any() else 0.5
+    class Part(Exponents):
+        def magnitudes(self, array):
+            return array if array.any() else 0.5
+
+    exponents = cached_property(Part)
 
 
 @fault("exponents", "not in [0.5, 1)")
 class ExponentOfTheFirstElement(Numpy):
-    def magnitudes(self, array):
-        return array.reshape(-1)[:1]
+    class Part(Exponents):
+        def magnitudes(self, array):
+            return array.reshape(-1)[:1]
+
+    exponents = cached_property(Part)
 
 
 @fault("exponents", "element")
 class SmallNumbersThatAreNotScaled(Numpy):
-    def times_factor(self, array, factor, dtype, is_new):
-        return super().times_factor(array, min(factor, 1.0), dtype, is_new)
+    class Part(Exponents):
+        def times_factor(self, array, factor, dtype, is_new):
+            return super().times_factor(array, min(factor, 1.0), dtype, is_new)
+
+    exponents = cached_property(Part)
 
 
 @fault("accumulators", "element")
@@ -406,8 +419,11 @@ class RearrangementThatCopies(Numpy):
 
 @fault("order")
 class IgnoredMemoryOrder(Numpy):
-    def arrange(self, array, order):
-        return array
+    class Part(NumpyOrders):
+        def arrange(self, array, order):
+            return array
+
+    orders = cached_property(Part)
 
 
 @fault("dtype", "the dtype")

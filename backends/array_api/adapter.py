@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import BlockAccess, Semirings
+from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
@@ -32,7 +32,6 @@ _DTYPES = INTEGERS | _INEXACT | {"bool"}
 TRAITS = Traits(
     strided=False,
     views=False,
-    memory_order=False,
     transpose_flags=True,
     dtypes=_DTYPES,
     matmul_dtypes=INTEGERS | _INEXACT,
@@ -73,6 +72,23 @@ class ArrayApiBlocks(BlockAccess):
         return out
 
 
+class ArrayApiExponents(Exponents):
+    """The largest elements of arrays that may be on other devices."""
+
+    def magnitudes(self, array: Array) -> Any:
+        try:
+            return super().magnitudes(array)
+        except BackendError:  # an array on another device, whose elements come one by one
+            xp, is_complex = self.xp, dtype_kind(self.adapter.dtype_name(array.dtype)) == "c"
+            parts = [xp.real(array), xp.imag(array)] if is_complex else [array]
+            is_finite = [xp.isfinite(part) for part in parts]
+            if is_complex and not all(bool(xp.all(each)) for each in is_finite):
+                return complex("inf")
+            none = xp.zeros_like(parts[0])
+            finite = [xp.where(each, xp.abs(part), none) for each, part in zip(is_finite, parts)]
+            return max([float(xp.max(each)) if prod(each.shape) else 0.0 for each in finite])
+
+
 class ArrayApiAdapter(Adapter):
     """One library that follows the standard.
 
@@ -88,6 +104,7 @@ class ArrayApiAdapter(Adapter):
     cpu = TRAITS
     constant_dtypes = False
     blocks: cached_property[BlockAccess | None] = cached_property(ArrayApiBlocks)
+    exponents: cached_property[Exponents | None] = cached_property(ArrayApiExponents)
 
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
@@ -313,19 +330,6 @@ class ArrayApiAdapter(Adapter):
     @cached_property
     def semirings(self) -> Semirings:
         return ArrayApiSemirings(self)
-
-    def magnitudes(self, array: Array) -> Any:
-        try:
-            return super().magnitudes(array)
-        except BackendError:  # an array on another device, whose elements come one by one
-            xp, is_complex = self.xp, dtype_kind(self.dtype_name(array.dtype)) == "c"
-            parts = [xp.real(array), xp.imag(array)] if is_complex else [array]
-            is_finite = [xp.isfinite(part) for part in parts]
-            if is_complex and not all(bool(xp.all(each)) for each in is_finite):
-                return complex("inf")
-            none = xp.zeros_like(parts[0])
-            finite = [xp.where(each, xp.abs(part), none) for each, part in zip(is_finite, parts)]
-            return max([float(xp.max(each)) if prod(each.shape) else 0.0 for each in finite])
 
     # -- results ----------------------------------------------------------------------------------------
 

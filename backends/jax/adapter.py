@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Semirings
+from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
@@ -44,7 +44,6 @@ _LONG = 256
 
 TRAITS = Traits(
     strided=False,
-    memory_order=False,
     transpose_flags=True,
     pairs_by_einsum=True,
     native_dtypes=_NUMBERS,
@@ -138,6 +137,31 @@ class JaxBlocks(BlockAccess):
         return self.adapter._jax.device_put(array, self.adapter._device(device)) if device else array
 
 
+class JaxExponents(Exponents):
+    """Exponents of arrays, also of traced ones."""
+
+    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
+        if not self.adapter._is_traced(array):
+            return None
+        xp, lax = self.xp, self.adapter._jax.lax
+        is_complex = xp.iscomplexobj(array)
+        parts = [lax.real(array), lax.imag(array)] if is_complex else [array]
+        dtype = "float64" if parts[0].dtype == "float64" else "float32"
+        sizes = [xp.abs(lax.stop_gradient(part).astype(dtype)) for part in parts]
+        largest = reduce(xp.maximum, [xp.max(xp.where(xp.isfinite(size), size, 0), initial=0) for size in sizes])
+        own = traced_exponent(largest, dtype, self._bits, xp.where)
+        for power in traced_powers(-own, dtype, self._bits):
+            parts = [(part.astype(dtype) * power).astype(part.dtype) for part in parts]
+        total = xp.where(largest > 0, own.astype("int32") + (0 if exponent is None else exponent), 0)
+        return lax.complex(*parts) if is_complex else parts[0], total
+
+    def _bits(self, array: Array, dtype: str) -> Array:
+        return self.adapter._jax.lax.bitcast_convert_type(array, self.xp.dtype(dtype))
+
+    def as_exponent(self, exponent: Any) -> Any:
+        return exponent if self.adapter._is_traced(exponent) else int(exponent)
+
+
 class JaxAdapter(Adapter):
     """JAX arrays and tracers, on any device."""
 
@@ -149,6 +173,7 @@ class JaxAdapter(Adapter):
     cpu = TRAITS
     constant_dtypes = False
     blocks = cached_property(JaxBlocks)
+    exponents = cached_property(JaxExponents)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -385,29 +410,6 @@ class JaxAdapter(Adapter):
     @cached_property
     def semirings(self) -> Semirings:
         return JaxSemirings(self)
-
-    # -- exponents --------------------------------------------------------------------------------------
-
-    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
-        if not self._is_traced(array):
-            return None
-        xp, lax = self.xp, self._jax.lax
-        is_complex = xp.iscomplexobj(array)
-        parts = [lax.real(array), lax.imag(array)] if is_complex else [array]
-        dtype = "float64" if parts[0].dtype == "float64" else "float32"
-        sizes = [xp.abs(lax.stop_gradient(part).astype(dtype)) for part in parts]
-        largest = reduce(xp.maximum, [xp.max(xp.where(xp.isfinite(size), size, 0), initial=0) for size in sizes])
-        own = traced_exponent(largest, dtype, self._bits, xp.where)
-        for power in traced_powers(-own, dtype, self._bits):
-            parts = [(part.astype(dtype) * power).astype(part.dtype) for part in parts]
-        total = xp.where(largest > 0, own.astype("int32") + (0 if exponent is None else exponent), 0)
-        return lax.complex(*parts) if is_complex else parts[0], total
-
-    def _bits(self, array: Array, dtype: str) -> Array:
-        return self._jax.lax.bitcast_convert_type(array, self.xp.dtype(dtype))
-
-    def as_exponent(self, exponent: Any) -> Any:
-        return exponent if self._is_traced(exponent) else int(exponent)
 
     def public_class(self) -> type[Adapter]:
         return _PublicJax

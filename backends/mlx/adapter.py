@@ -37,7 +37,6 @@ _DEFAULTS = {int: "int32", float: "float32", complex: "complex64"}
 
 # Rates of the wheel for Linux, whose products are those of the reference BLAS.
 TRAITS = Traits(
-    memory_order=False,
     dtypes=_FLOATS | INTEGERS | {"bool"},
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"),),

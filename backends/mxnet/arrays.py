@@ -26,7 +26,6 @@ _DTYPES = frozenset({"bool", "int8", "uint8", "int32", "int64", "float16", "floa
 TRAITS = Traits(
     strided=False,
     views=False,
-    memory_order=False,
     min_batch_axes=1,
     max_batch_axes=1,
     batch_layout="C",

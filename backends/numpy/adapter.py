@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Semirings
+from einsumx.adapters.facets import BlockAccess, MemoryOrders, Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
@@ -73,6 +73,16 @@ class NumpyBlocks(BlockAccess):
         return free_host_bytes()
 
 
+class NumpyOrders(MemoryOrders):
+    """Memory orders of arrays."""
+
+    def arrange(self, array: Array, order: str) -> Array:
+        return self.xp.asarray(array, order=order)
+
+    def is_fortran(self, array: Array) -> bool:
+        return bool(array.flags.f_contiguous)
+
+
 class NumpyAdapter(Adapter):
     """NumPy arrays on the CPU."""
 
@@ -84,6 +94,7 @@ class NumpyAdapter(Adapter):
     cpu = TRAITS
     device_kinds = ("cpu",)
     blocks = cached_property(NumpyBlocks)
+    orders = cached_property(NumpyOrders)
 
     @cached_property
     def _add(self) -> Any:
@@ -323,12 +334,6 @@ class NumpyAdapter(Adapter):
             return lambda *operands: silent.copy().run(run, *operands)
 
         return in_context
-
-    def arrange(self, array: Array, order: str) -> Array:
-        return self.xp.asarray(array, order=order)
-
-    def is_fortran(self, array: Array) -> bool:
-        return bool(array.flags.f_contiguous)
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if not out.flags.writeable:

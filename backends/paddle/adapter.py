@@ -39,7 +39,6 @@ _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 TRAITS = Traits(
     strided=False,
     views=False,
-    memory_order=False,
     transpose_flags=True,
     outer_by_matmul=True,
     dots_by_sum=True,

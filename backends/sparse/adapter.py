@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
+from einsumx.adapters.facets import Exponents
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
@@ -33,7 +34,6 @@ _COMPUTED = INTEGERS | {"bool", "float32", "float64", "complex64", "complex128"}
 TRAITS = Traits(
     strided=False,
     views=False,
-    memory_order=False,
     pairs_by_einsum=True,  # by a kernel here, which merges axes itself
     native_dtypes=_COMPUTED,
     native_any_labels=True,
@@ -43,6 +43,13 @@ TRAITS = Traits(
     widen=(("float16", "float32"),),
     rates=Rates(call=5e-5, view=1e-5, gemm=4e8, stream=2e9, copy=2e9, permute=1e9),
 )
+
+
+class SparseExponents(Exponents):
+    """The largest of the stored elements."""
+
+    def magnitudes(self, array: Array) -> Any:
+        return kernels.as_elements(array).data if isinstance(array, self.xp.SparseArray) else array
 
 
 class SparseAdapter(Adapter):
@@ -60,6 +67,7 @@ class SparseAdapter(Adapter):
     device_kinds = ("cpu",)
     measured_plans = False  # of one class of densities, plans have nothing else to choose
     blocks = None
+    exponents = cached_property(SparseExponents)
     missing = MappingProxyType(
         {
             "blocks": "nobody knows before how many elements a sparse result stores, so that no memory_limit= can be "
@@ -247,9 +255,6 @@ class SparseAdapter(Adapter):
     def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
         total = super().combined(alpha, result, beta, values, dtype)
         return self.xp.GCXS(total) if isinstance(result, self.xp.GCXS) and total.shape else total
-
-    def magnitudes(self, array: Array) -> Any:
-        return kernels.as_elements(array).data if isinstance(array, self.xp.SparseArray) else array
 
 
 def _letters(count: int) -> list[str]:

@@ -47,7 +47,6 @@ _THROUGH = {
 TRAITS = Traits(
     strided=False,
     views=False,
-    memory_order=False,
     dtypes=_DTYPES,
     max_batch_axes=10,
     transpose_flags=True,

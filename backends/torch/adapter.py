@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Gradients, Semirings
+from einsumx.adapters.facets import BlockAccess, Exponents, Gradients, MemoryOrders, Semirings
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
@@ -152,6 +152,36 @@ class TorchBlocks(BlockAccess):
         return Ring(staging.CudaUploads(self.xp.device(device), self.adapter.dtype))
 
 
+class TorchExponents(Exponents):
+    """Exponents of tensors, by a module that imports torch."""
+
+    @cached_property
+    def _functions(self) -> Any:
+        return imported("einsumx.backends.torch.exponents")
+
+    def magnitudes(self, array: Array) -> Any:
+        return self._functions.magnitudes(array)
+
+    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
+        if self._functions.has_values(array):
+            return None
+        pair: tuple[Array, Array] = self._functions.normalized(array, exponent)
+        return pair
+
+
+class TorchOrders(MemoryOrders):
+    """Memory orders of tensors."""
+
+    def arrange(self, array: Array, order: str) -> Array:
+        if order == "C":
+            return array.contiguous()
+        axes = tuple(range(array.ndim))[::-1]
+        return array.permute(axes).contiguous().permute(axes)
+
+    def is_fortran(self, array: Array) -> bool:
+        return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous())
+
+
 class TorchAdapter(Adapter):
     """PyTorch's dense tensors on any device."""
 
@@ -162,6 +192,9 @@ class TorchAdapter(Adapter):
     cpu = CPU
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
     blocks: cached_property[BlockAccess | None] = cached_property(TorchBlocks)
+    orders = cached_property(TorchOrders)
+    exponents: cached_property[Exponents | None] = cached_property(TorchExponents)
+    semirings: cached_property[Semirings | None] = cached_property(TorchSemirings)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -413,40 +446,10 @@ class TorchAdapter(Adapter):
             case _:
                 return 0
 
-    # -- parts ------------------------------------------------------------------------------------------
-
-    @cached_property
-    def semirings(self) -> Semirings | None:
-        return TorchSemirings(self)
-
-    # -- exponents --------------------------------------------------------------------------------------
-
-    @cached_property
-    def _exponents(self) -> Any:
-        return imported("einsumx.backends.torch.exponents")
-
-    def magnitudes(self, array: Array) -> Any:
-        return self._exponents.magnitudes(array)
-
-    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
-        if self._exponents.has_values(array):
-            return None
-        pair: tuple[Array, Array] = self._exponents.normalized(array, exponent)
-        return pair
-
     def public_class(self) -> type[Adapter]:
         return _PublicTorch
 
     # -- results ----------------------------------------------------------------------------------------
-
-    def arrange(self, array: Array, order: str) -> Array:
-        if order == "C":
-            return array.contiguous()
-        axes = tuple(range(array.ndim))[::-1]
-        return array.permute(axes).contiguous().permute(axes)
-
-    def is_fortran(self, array: Array) -> bool:
-        return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous())
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         if (out.requires_grad and self.gradients.needed(out)) or any(map(self.gradients.needed, operands)):
@@ -535,9 +538,7 @@ class TorchAdapter(Adapter):
 class _PublicTorch(TorchAdapter):
     """torch's functions in the place of kernels."""
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return PublicSemirings(self)
+    semirings = cached_property(PublicSemirings)
 
     def copy(self, array: Array) -> Array:
         return array.clone(memory_format=self.xp.contiguous_format)

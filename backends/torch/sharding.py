@@ -37,7 +37,7 @@ class ShardedAdapter(TorchAdapter):
 
     measured_plans = False  # processes with different plans would wait for each other's collectives
     semirings = None
-    blocks = None
+    blocks = exponents = None
     missing = MappingProxyType(
         {
             "blocks": "memory_limit= works for tensors in one process, not for DTensors, whose blocks are on several; "

@@ -12,7 +12,17 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
-from einsumx.adapters.facets import BlockAccess, Configured, Exponents, Gradients, Replaced, Semirings, Transfers
+from einsumx.adapters.facets import (
+    BlockAccess,
+    Configured,
+    Exponents,
+    Gradients,
+    MemoryOrders,
+    Replaced,
+    Semirings,
+    Transfers,
+    Updates,
+)
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.dtypes import can_cast
 from einsumx.errors import BackendError
@@ -25,7 +35,7 @@ __all__ = ["Adapter", "Array", "Run", "Signature"]
 np: Any = LazyModule("numpy")
 
 
-class Adapter(Replaced, Configured, Exponents, Transfers):
+class Adapter(Replaced, Configured, Updates, Transfers):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
     The primitives use names that NumPy and the array API standard share, so a subclass overrides only those in which
@@ -40,6 +50,16 @@ class Adapter(Replaced, Configured, Exponents, Transfers):
     def blocks(self) -> BlockAccess | None:
         """Contractions under a memory limit; None if the framework cannot keep one."""
         return BlockAccess(self)
+
+    @cached_property
+    def orders(self) -> MemoryOrders | None:
+        """Memory orders; None if ``order=`` has no effect on the framework's arrays."""
+        return None
+
+    @cached_property
+    def exponents(self) -> Exponents | None:
+        """Arrays scaled by powers of two; None if nothing is known of elements before they are computed."""
+        return Exponents(self)
 
     @cached_property
     def semirings(self) -> Semirings | None:

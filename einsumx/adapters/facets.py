@@ -31,6 +31,7 @@ __all__ = [
     "Configured",
     "Exponents",
     "Gradients",
+    "MemoryOrders",
     "Part",
     "Replaced",
     "Results",
@@ -130,7 +131,7 @@ class BlockAccess(Part):
 
 
 class Results(Arrays):
-    """The form and memory order of results, and ``out=``."""
+    """The form of results, and ``out=``."""
 
     def element(self, array: Array) -> Array:
         """A result without axes, in the form that the framework's own einsum returns."""
@@ -139,14 +140,6 @@ class Results(Arrays):
     def boxed(self, result: Any, dtype: str) -> Array:
         """The inverse of :meth:`element`: the result of a plan of ``dtype`` as a plain array."""
         return self.plain(result)
-
-    def arrange(self, array: Array, order: str) -> Array:
-        """``array`` in memory order ``"C"`` or ``"F"``; called only if the traits have memory order."""
-        raise NotImplementedError("the backend does not define arrange(array, order)")
-
-    def is_fortran(self, array: Array) -> bool:
-        """Whether ``array`` is F-contiguous, for ``order="A"``; an array of at most one axis is."""
-        return False
 
     def check_out(self, out: Array, operands: Sequence[Array]) -> None:
         """Raise BackendError if ``out`` cannot be written, before any work is done."""
@@ -254,6 +247,47 @@ class Gradients(ABC):
     @abstractmethod
     def embed_diagonal(self, array: Array) -> Array:
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
+
+
+class MemoryOrders(Part):
+    """The memory orders of arrays, for ``order=``."""
+
+    def arrange(self, array: Array, order: str) -> Array:
+        """``array`` in memory order ``"C"`` or ``"F"``."""
+        raise NotImplementedError("the backend does not define arrange(array, order)")
+
+    def is_fortran(self, array: Array) -> bool:
+        """Whether ``array`` is F-contiguous, for ``order="A"``; an array of at most one axis is."""
+        raise NotImplementedError("the backend does not define is_fortran(array)")
+
+
+class Exponents(Part):
+    """Arrays scaled by exact powers of two, for :func:`einsumx.einsum_frexp`."""
+
+    def magnitudes(self, array: Array) -> Any:
+        """The array as one of NumPy, or a number or fewer elements with the same largest magnitude of a finite part.
+
+        The parts of a complex number are its real and its imaginary part; one with an infinity or nan must stay one.
+        The default copies all of the array to the host; a framework for which that is slow overrides it.
+        """
+        is_wide = self.adapter.dtype_name(array.dtype) != "bfloat16"  # which NumPy lacks
+        return self.adapter.to_numpy(array if is_wide else self.adapter.cast(array, "float32"))
+
+    def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
+        """``array * factor`` for a power of two that ``dtype`` holds; ``is_new`` if the array may be written to."""
+        multiply = self.adapter.scaled_new if is_new else self.adapter.scaled
+        return multiply(array, factor, dtype)
+
+    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
+        """``array * 2**exponent`` as a mantissa and an exponent, an integer array without axes; None if it has values.
+
+        Derivatives take the exponent as a constant. See :func:`einsumx.algebra.scaled.normalized`.
+        """
+        return None
+
+    def as_exponent(self, exponent: Any) -> Any:
+        """The exponent of a result for users: an int if its value is known."""
+        return exponent
 
 
 class Semirings(Part):
@@ -366,34 +400,6 @@ class Semirings(Part):
         """Arrays one after another, along an axis."""
         joined: Array = arrays[0] if len(arrays) == 1 else self.named("concat")(arrays, axis=axis)
         return joined
-
-
-class Exponents(Updates):
-    """Arrays scaled by exact powers of two, for :func:`einsumx.einsum_frexp`."""
-
-    def magnitudes(self, array: Array) -> Any:
-        """The array as one of NumPy, or a number or fewer elements with the same largest magnitude of a finite part.
-
-        The parts of a complex number are its real and its imaginary part; one with an infinity or nan must stay one.
-        The default copies all of the array to the host; a framework for which that is slow overrides it.
-        """
-        is_wide = self.dtype_name(array.dtype) != "bfloat16"  # which NumPy lacks
-        return self.to_numpy(array if is_wide else self.cast(array, "float32"))
-
-    def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
-        """``array * factor`` for a power of two that ``dtype`` holds; ``is_new`` if the array may be written to."""
-        return (self.scaled_new if is_new else self.scaled)(array, factor, dtype)
-
-    def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
-        """``array * 2**exponent`` as a mantissa and an exponent, an integer array without axes; None if it has values.
-
-        Derivatives take the exponent as a constant. See :func:`einsumx.algebra.scaled.normalized`.
-        """
-        return None
-
-    def as_exponent(self, exponent: Any) -> Any:
-        """The exponent of a result for users: an int if its value is known."""
-        return exponent
 
 
 class Configured(Arrays):

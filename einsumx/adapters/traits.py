@@ -36,9 +36,6 @@ class Traits:
     views: bool = True
     """The framework's own einsum returns views of its operand for pure rearrangements."""
 
-    memory_order: bool = True
-    """The framework supports ``order="C"``, ``"F"`` and ``"A"``."""
-
     dtypes: frozenset[str] | None = None
     """The dtypes that einsum computes in (None: those that the adapter accepts)."""
 

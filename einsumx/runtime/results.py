@@ -16,6 +16,7 @@ from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
+    from einsumx.adapters.facets import MemoryOrders
     from einsumx.ir import cost, sizes
     from einsumx.ir.program import Operand, Program
     from einsumx.runtime import execute, factors
@@ -116,26 +117,27 @@ def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Del
 
 def _ordered(adapter: Adapter, prepared: Prepared, order: Order) -> Run:
     """The function that runs a program and returns a new result in a memory order."""
-    run, arrange, is_fortran = prepared.run, adapter.arrange, adapter.is_fortran
+    run = prepared.run
     if order == "K":
         return run
-    _check_memory_order(adapter)
+    orders = _orders_of(adapter)
+    arrange, is_fortran = orders.arrange, orders.is_fortran
     if not prepared.program.shape:
         return run
     if prepared.program.algebra.has_exponents:
-        return _ordered_mantissa(adapter, run, order)
+        return _ordered_mantissa(orders, run, order)
     if order == "A":
         return lambda *arrays: arrange(run(*arrays), "F" if all(map(is_fortran, arrays)) else "C")
     return lambda *arrays: arrange(run(*arrays), order)
 
 
-def _ordered_mantissa(adapter: Adapter, run: Run, order: Order) -> Run:
+def _ordered_mantissa(orders: MemoryOrders, run: Run, order: Order) -> Run:
     """The function that runs a program and returns its mantissa in a memory order, and its exponent."""
 
     def ordered(*arrays: Array) -> Any:
         result = run(*arrays)
-        is_fortran = order == "F" or (order == "A" and all(map(adapter.is_fortran, arrays)))
-        return result._replace(mantissa=adapter.arrange(result.mantissa, "F" if is_fortran else "C"))
+        is_fortran = order == "F" or (order == "A" and all(map(orders.is_fortran, arrays)))
+        return result._replace(mantissa=orders.arrange(result.mantissa, "F" if is_fortran else "C"))
 
     return ordered
 
@@ -351,18 +353,20 @@ def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[An
     if order != "K" and out is not None:
         raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
     if order != "K":
-        _check_memory_order(adapter)
+        _orders_of(adapter)
     if order == "A":
         return "F" if all(map(_is_fortran, operands)) else "C"
     return order
 
 
-def _check_memory_order(adapter: Adapter) -> None:
-    if not adapter.cpu.memory_order:
+def _orders_of(adapter: Adapter) -> MemoryOrders:
+    if adapter.orders is None:
         raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
+    return adapter.orders
 
 
 def _is_fortran(array: Any) -> bool:
     """Whether an operand is F-contiguous. Stored operands are read in C order, which is F order too for one axis."""
     adapter = owner(array)
-    return sum(size != 1 for size in array.shape) < 2 if adapter is None else adapter.is_fortran(array)
+    orders = None if adapter is None else adapter.orders
+    return sum(size != 1 for size in array.shape) < 2 if orders is None else orders.is_fortran(array)

@@ -104,7 +104,9 @@ class _Fresh(Target):
         block = self._blocks.move(block, program.device)
         if not program.blocking.root.nest:
             block = block if program.compute_dtype == program.dtype else adapter.cast(block, program.dtype)
-            self._result = adapter.arrange(block, self._order) if self._order in ("C", "F") else block
+            if adapter.orders is not None and self._order in ("C", "F"):
+                block = adapter.orders.arrange(block, self._order)
+            self._result = block
             return
         if self._result is None:
             shape = program.shape[::-1] if self._is_transposed else program.shape
