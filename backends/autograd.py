@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.backends.numpy.adapter import ADAPTER as NUMPY
@@ -22,6 +21,19 @@ from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Program
 
 __all__ = ["ADAPTER", "AutogradAdapter"]
+
+
+class AutogradSemirings(NumpyNames):
+    """NumPy's functions, of which autograd differentiates all but ``take``."""
+
+    def mode(self, array: Array) -> AbstractContextManager[Any]:
+        return NUMPY.mode(array)
+
+    def detached(self, array: Array) -> Array:
+        return self.adapter.to_numpy(array)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return matrix[places]
 
 
 class AutogradAdapter(Adapter):
@@ -42,6 +54,7 @@ class AutogradAdapter(Adapter):
         rates=Rates(call=10e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9),
     )
     blocks = None
+    semirings = cached_property(AutogradSemirings)
     missing = MappingProxyType(
         {
             "blocks": "every intermediate is kept for the gradients; leave memory_limit= away, or contract arrays of "
@@ -102,7 +115,7 @@ class AutogradAdapter(Adapter):
         if array.dtype.kind == "c" and dtype_kind(dtype) not in "bc":
             array = self.xp.real(array)
         if array.dtype.kind != "c" and dtype_kind(dtype) == "c":  # the derivative of astype would warn of the cast back
-            real = self._as(array, f"float{itemsize(dtype) * 4}")
+            real = self.arithmetic.as_dtype(array, f"float{itemsize(dtype) * 4}")
             return real + NUMPY.xp.full((1,) * array.ndim, -0.0, dtype)
         return array.astype(dtype)
 
@@ -121,23 +134,6 @@ class AutogradAdapter(Adapter):
                 return run(*operands)
 
         return quiet
-
-    @cached_property
-    def semirings(self) -> Semirings:
-        return AutogradSemirings(self)
-
-
-class AutogradSemirings(NumpyNames):
-    """NumPy's functions, of which autograd differentiates all but ``take``."""
-
-    def mode(self, array: Array) -> AbstractContextManager[Any]:
-        return NUMPY.mode(array)
-
-    def detached(self, array: Array) -> Array:
-        return self.adapter.to_numpy(array)
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        return matrix[places]
 
 
 ADAPTER = AutogradAdapter()

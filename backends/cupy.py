@@ -10,13 +10,20 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Exponents
+from einsumx.adapters.facets import Arithmetic, Exponents, OutAccess
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
 from einsumx.adapters.traits import INTEGERS, Traits
-from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyBlocks, NumpyNames, NumpyOrders
+from einsumx.backends.numpy.adapter import (
+    NumpyAdapter,
+    NumpyArithmetic,
+    NumpyBlocks,
+    NumpyNames,
+    NumpyOrders,
+    NumpyOut,
+)
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.ir.layout import broadcast
@@ -138,6 +145,36 @@ class CupySemirings(NumpyNames):
         return array if array.flags.c_contiguous else self.xp.ascontiguousarray(array)
 
 
+class CupyOut(NumpyOut):
+    """Arrays that are written to on their devices."""
+
+    update = OutAccess.update
+    write_new = OutAccess.write_new
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
+            raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return bool(self.xp.may_share_memory(out, array))
+
+    def write(self, out: Array, result: Array) -> None:
+        with out.device:
+            self.xp.copyto(out, result, casting="unsafe")
+
+
+class CupyArithmetic(NumpyArithmetic):
+    """Arithmetic on the devices of arrays."""
+
+    scaled = _on_device(Arithmetic.scaled)
+    scaled_new = scaled
+    combined = _on_device(Arithmetic.combined, at=1)
+
+    def number(self, value: Any, dtype: str, like: Array) -> Any:
+        # An argument of the kernel: an array would be copied to the device.
+        return self.adapter.dtype(dtype).type(value)
+
+
 class CupyAdapter(NumpyAdapter):
     """CuPy arrays. Written from CuPy's sources; tested on a fake only, not on a GPU.
 
@@ -153,14 +190,11 @@ class CupyAdapter(NumpyAdapter):
     device_kinds = ("cuda",)
     # The kernels of the NumPy adapter run on the CPU.
     kernel = Adapter.kernel
-    scaled = _on_device(Adapter.scaled)
-    scaled_new = scaled
-    combined = _on_device(Adapter.combined, at=1)
-    update = Adapter.update
-    write_new = Adapter.write_new
     plain = _on_device(NumpyAdapter.plain)
     copy = _on_device(NumpyAdapter.copy)
     blocks = cached_property(CupyBlocks)
+    out = cached_property(CupyOut)
+    arithmetic = cached_property(CupyArithmetic)
     exponents = cached_property(CupyExponents)
     orders = cached_property(CupyOrders)
     semirings = cached_property(CupySemirings)
@@ -207,9 +241,6 @@ class CupyAdapter(NumpyAdapter):
     def mode(self, array: Array) -> AbstractContextManager[Any]:
         device: AbstractContextManager[Any] = array.device
         return device
-
-    def number(self, value: Any, dtype: str, like: Array) -> Any:
-        return self.dtype(dtype).type(value)  # an argument of the kernel; an array would be copied to the device
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         return self.from_numpy(value, "" if like is None else self.device(like))
@@ -264,17 +295,6 @@ class CupyAdapter(NumpyAdapter):
 
     def boxed(self, result: Any, dtype: str) -> Array:
         return result
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
-            raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
-
-    def may_overlap(self, out: Array, array: Array) -> bool:
-        return bool(self.xp.may_share_memory(out, array))
-
-    def write(self, out: Array, result: Array) -> None:
-        with out.device:
-            self.xp.copyto(out, result, casting="unsafe")
 
     def _device(self, name: str) -> Any:
         """The device of that name; device 0 if the name is empty."""

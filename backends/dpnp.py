@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from einsumx.adapters.base import Array
 from einsumx.adapters.replacement import own
 from einsumx.backends.array_api import NamedLibrary
+from einsumx.backends.array_api.adapter import ArrayApiOut
 from einsumx.errors import BackendError
 
 __all__ = ["ADAPTER", "DpnpAdapter"]
+
+
+class DpnpOut(ArrayApiOut):
+    """Arrays that are written to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        # dpnp takes an array of stride 0 for one that can be written to, and refuses each write to it.
+        if any(step == 0 and size > 1 for step, size in zip(out.strides, out.shape)):
+            raise BackendError("out= is a read-only dpnp array, which repeats elements; leave out= away")
+        super().check(out, operands)
 
 
 class DpnpAdapter(NamedLibrary):
@@ -19,6 +31,7 @@ class DpnpAdapter(NamedLibrary):
     name = "dpnp"
     module = "dpnp"
     install = "pip install dpnp intel-opencl-rt"  # and OCL_ICD_FILENAMES=.../lib/libintelocl.so for the processor
+    out = cached_property(DpnpOut)
 
     def device(self, array: Array) -> str:
         name = str(array.sycl_device.filter_string)
@@ -41,12 +54,6 @@ class DpnpAdapter(NamedLibrary):
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return own(self.xp.einsum)(equation, *arrays)
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        # dpnp takes an array of stride 0 for one that can be written to, and refuses each write to it.
-        if any(step == 0 and size > 1 for step, size in zip(out.strides, out.shape)):
-            raise BackendError("out= is a read-only dpnp array, which repeats elements; leave out= away")
-        super().check_out(out, operands)
 
 
 ADAPTER = DpnpAdapter()

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
@@ -97,9 +97,69 @@ class TinygradExponents(Exponents):
         if _is_expanded(array.uop):
             array = array.contiguous()
         values = import_module("numpy").full(array.shape, factor, "float32" if dtype in HALVES else dtype)
-        return self.adapter.multiply(
-            array, self.adapter.cast(self.adapter.from_numpy(values, self.adapter.device(array)), dtype)
-        )
+        factors = self.adapter.from_numpy(values, self.adapter.device(array))
+        return self.adapter.multiply(array, self.adapter.cast(factors, dtype))
+
+
+class TinygradOut(OutAccess):
+    """Tensors that are written to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        if out.device is None:
+            raise BackendError("out= is a constant, which has no memory; out.clone() has")
+        if _is_expanded(out.uop):
+            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+
+    def write(self, out: Array, result: Array) -> None:
+        out.assign(result.cast(out.dtype))
+
+
+class TinygradArithmetic(Arithmetic):
+    """Arithmetic that tinygrad does not simplify."""
+
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
+        if value == 0:  # tinygrad simplifies products with the constant 0, also those of inf
+            return super().number(value, dtype, like)
+        return self.adapter._tensor(value.item() if hasattr(value, "item") else value, dtype=self.adapter.dtype(dtype))
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return lhs | rhs if lhs.dtype == self.xp.dtypes.bool else lhs + rhs
+
+
+class TinygradSemirings(Semirings):
+    """Methods of tensors."""
+
+    fuses_terms = True
+
+    def named(self, name: str) -> Callable[..., Any]:
+        match name:
+            case "add" | "multiply":
+                return operator.add if name == "add" else operator.mul
+            case "max" | "min":
+                return partial(_extreme, name)
+            case "maximum" | "minimum":
+                return partial(_larger, name)
+            case "where":
+                return lambda condition, lhs, rhs: condition.where(lhs, rhs)
+            case "squeeze":
+                return _squeezed
+            case "concat":
+                return lambda arrays, axis: arrays[0].cat(*arrays[1:], dim=axis)
+            case _:
+                function: Callable[..., Any] = getattr(self.xp.Tensor, name)
+                return function
+
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
+    def best(self, array: Array, is_least: bool) -> Array:
+        return array.argmin(-1) if is_least else array.argmax(-1)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return type(like).arange(start, stop).to(like.device)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return matrix[places]
 
 
 class TinygradAdapter(Adapter):
@@ -112,6 +172,9 @@ class TinygradAdapter(Adapter):
     own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
     blocks = cached_property(TinygradBlocks)
+    out = cached_property(TinygradOut)
+    arithmetic = cached_property(TinygradArithmetic)
+    semirings = cached_property(TinygradSemirings)
     exponents = cached_property(TinygradExponents)
 
     @cached_property
@@ -276,10 +339,6 @@ class TinygradAdapter(Adapter):
 
         return product
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return TinygradSemirings(self)
-
     def prepare(self, run: Run, program: Program) -> Run:
         if not any(operand.weak for operand in program.operands):
             return run
@@ -291,22 +350,6 @@ class TinygradAdapter(Adapter):
 
     def public_class(self) -> type[Adapter]:
         return _PublicTinygrad
-
-    # -- results ----------------------------------------------------------------------------------------
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if out.device is None:
-            raise BackendError("out= is a constant, which has no memory; out.clone() has")
-        if _is_expanded(out.uop):
-            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
-
-    def write(self, out: Array, result: Array) -> None:
-        out.assign(result.cast(out.dtype))
-
-    def number(self, value: Any, dtype: str, like: Array) -> Array:
-        if value == 0:  # tinygrad simplifies products with the constant 0, also those of inf
-            return super().number(value, dtype, like)
-        return self._tensor(value.item() if hasattr(value, "item") else value, dtype=self.dtype(dtype))
 
     # -- tinygrad's own einsum --------------------------------------------------------------------------
 
@@ -328,9 +371,6 @@ class TinygradAdapter(Adapter):
 
         return function
 
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        return lhs | rhs if lhs.dtype == self.xp.dtypes.bool else lhs + rhs
-
     # -- to and from the host ---------------------------------------------------------------------------
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
@@ -350,42 +390,6 @@ class TinygradAdapter(Adapter):
         devices = array.device
         for device in (devices,) if isinstance(devices, str) else devices or ():
             self.xp.Device[device].synchronize()
-
-
-class TinygradSemirings(Semirings):
-    """Methods of tensors."""
-
-    fuses_terms = True
-
-    def named(self, name: str) -> Callable[..., Any]:
-        match name:
-            case "add" | "multiply":
-                return operator.add if name == "add" else operator.mul
-            case "max" | "min":
-                return partial(_extreme, name)
-            case "maximum" | "minimum":
-                return partial(_larger, name)
-            case "where":
-                return lambda condition, lhs, rhs: condition.where(lhs, rhs)
-            case "squeeze":
-                return _squeezed
-            case "concat":
-                return lambda arrays, axis: arrays[0].cat(*arrays[1:], dim=axis)
-            case _:
-                function: Callable[..., Any] = getattr(self.xp.Tensor, name)
-                return function
-
-    def detached(self, array: Array) -> Array:
-        return array.detach()
-
-    def best(self, array: Array, is_least: bool) -> Array:
-        return array.argmin(-1) if is_least else array.argmax(-1)
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return type(like).arange(start, stop).to(like.device)
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        return matrix[places]
 
 
 def _extreme(name: str, array: Array, axis: tuple[int, ...], keepdims: bool = False) -> Array:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.facets import out_of
 from einsumx.adapters.operand_types import type_name
 from einsumx.conformance.case import ArraySpec, NotApplicable, broadcast_axes
 from einsumx.conformance.deviations import Deviation
@@ -369,7 +370,7 @@ class AdapterFramework(Framework):
         return self._adapter.device(array)
 
     def fill(self, array: Array, values: Any) -> None:
-        self._adapter.write(array, self.array(values, self.dtype(array), self.device(array)))
+        out_of(self._adapter).write(array, self.array(values, self.dtype(array), self.device(array)))
 
     def promote(self, first: str, second: str) -> str | None:
         try:

@@ -146,10 +146,13 @@ def _calls_of_the_adapter(subject: Subject) -> Iterator[list[str]]:
 
     with ExitStack() as stack:
         if subject.is_einsumx:
-            adapter = type(get_backend(subject.name))  # the class, because one backend may serve several libraries
+            adapter = get_backend(subject.name)
             stack.callback(cache_clear)
-            for name, stand_in in (("kernel", kernel), ("write", recorder("write")), ("arrange", recorder("arrange"))):
-                stack.enter_context(patch.object(adapter, name, stand_in))
+            # Of the classes, because one backend may serve several libraries.
+            stack.enter_context(patch.object(type(adapter), "kernel", kernel))
+            for part, name in ((adapter.out, "write"), (adapter.orders, "arrange")):
+                if part is not None:
+                    stack.enter_context(patch.object(type(part), name, recorder(name)))
             cache_clear()
         yield calls
 

@@ -16,7 +16,7 @@ from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.backends.numpy.adapter import TRAITS as NUMPY
-from einsumx.backends.numpy.adapter import NumpyNames, NumpyOrders
+from einsumx.backends.numpy.adapter import NumpyArithmetic, NumpyNames, NumpyOrders, NumpyOut
 from einsumx.backends.numpy.semirings import NumpySemirings
 from einsumx.backends.torch import TorchAdapter
 from einsumx.backends.torch.adapter import CPU as TORCH
@@ -323,77 +323,110 @@ class LastBitLeftToChance(Numpy):
 
 @fault("out", "element")
 class UnwrittenOut(Numpy):
-    def write(self, out, result):
-        pass
+    class Part(NumpyOut):
+        def write(self, out, result):
+            pass
+
+    out = cached_property(Part)
 
 
 @fault("out", "element")
 class OutOfWhichTheLastElementStaysUnwritten(Numpy):
-    def write(self, out, result):
-        kept = out[(-1,) * out.ndim].copy()
-        super().write(out, result)
-        out[(-1,) * out.ndim] = kept
+    class Part(NumpyOut):
+        def write(self, out, result):
+            kept = out[(-1,) * out.ndim].copy()
+            super().write(out, result)
+            out[(-1,) * out.ndim] = kept
+
+    out = cached_property(Part)
 
 
 @fault("out", "element")
 class OutThatIsFilledWhileWhatItOverlapsIsRead(Numpy):
-    def write(self, out, result):
-        for index in np.ndindex(out.shape):
-            out[index] = result[index]
+    class Part(NumpyOut):
+        def write(self, out, result):
+            for index in np.ndindex(out.shape):
+                out[index] = result[index]
+
+    out = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class IgnoredAlpha(Numpy):
-    def combined(self, alpha, result, beta, values, dtype):
-        return super().combined(1, result, beta, values, dtype)
+    class Part(NumpyArithmetic):
+        def combined(self, alpha, result, beta, values, dtype):
+            return super().combined(1, result, beta, values, dtype)
+
+    arithmetic = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class FactorThatMultipliesInFloat32(Numpy):
-    def update(self, alpha, result, beta, out, dtype):
-        super().update(float(np.float32(alpha)) if dtype == "float64" else alpha, result, beta, out, dtype)
+    class Part(NumpyOut):
+        def update(self, alpha, result, beta, out, dtype):
+            super().update(float(np.float32(alpha)) if dtype == "float64" else alpha, result, beta, out, dtype)
+
+    out = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class IgnoredBeta(Numpy):
-    def update(self, alpha, result, beta, out, dtype):
-        super().update(alpha, result, 1 if beta else 0, out, dtype)
+    class Part(NumpyOut):
+        def update(self, alpha, result, beta, out, dtype):
+            super().update(alpha, result, 1 if beta else 0, out, dtype)
+
+    out = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class OutThatIsReadAlthoughBetaIsZero(Numpy):
-    def update(self, alpha, result, beta, out, dtype):
-        out *= beta
-        super().update(alpha, result, 1, out, dtype)
+    class Part(NumpyOut):
+        def update(self, alpha, result, beta, out, dtype):
+            out *= beta
+            super().update(alpha, result, 1, out, dtype)
+
+    out = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class OutThatIsMultipliedByAlphaToo(Numpy):
-    def update(self, alpha, result, beta, out, dtype):
-        super().update(alpha, result, alpha * beta if dtype == "float32" else beta, out, dtype)
+    class Part(NumpyOut):
+        def update(self, alpha, result, beta, out, dtype):
+            super().update(alpha, result, alpha * beta if dtype == "float32" else beta, out, dtype)
+
+    out = cached_property(Part)
 
 
 @fault("addeinsum", "element", "* memory limit")
 class BlocksThatAreAddedWithoutBeta(Numpy):
-    def combined(self, alpha, result, beta, values, dtype):
-        return super().combined(alpha, result, 1, values, dtype)
+    class Part(NumpyArithmetic):
+        def combined(self, alpha, result, beta, values, dtype):
+            return super().combined(alpha, result, 1, values, dtype)
+
+    arithmetic = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class FactorsThatAreKeptFromTheFirstCall(Numpy):
-    first = None
+    class Part(NumpyOut):
+        first = None
 
-    def update(self, alpha, result, beta, out, dtype):
-        self.first = self.first or (alpha, beta) if dtype == "float32" and out.shape == (3, 5) else None
-        alpha, beta = self.first or (alpha, beta)
-        super().update(alpha, result, beta, out, dtype)
+        def update(self, alpha, result, beta, out, dtype):
+            self.first = self.first or (alpha, beta) if dtype == "float32" and out.shape == (3, 5) else None
+            alpha, beta = self.first or (alpha, beta)
+            super().update(alpha, result, beta, out, dtype)
+
+    out = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class OutThatIsMultipliedWhileItIsRead(Numpy):
-    def update(self, alpha, result, beta, out, dtype):
-        for index in np.ndindex(out.shape):
-            out[index] = alpha * result[index] + beta * out[index]
+    class Part(NumpyOut):
+        def update(self, alpha, result, beta, out, dtype):
+            for index in np.ndindex(out.shape):
+                out[index] = alpha * result[index] + beta * out[index]
+
+    out = cached_property(Part)
 
     def copy(self, array):
         return array
@@ -434,8 +467,11 @@ class IgnoredDtype(Numpy):
 
 @fault("wrong out")
 class ReadonlyOutThatIsNotRefused(Numpy):
-    def check_out(self, out, operands):
-        pass
+    class Part(NumpyOut):
+        def check(self, out, operands):
+            pass
+
+    out = cached_property(Part)
 
 
 @fault("devices", "on the device")
@@ -511,8 +547,11 @@ class UnderflowTakenForMinusInfinity(Numpy):
 
 @fault("semirings", "element")
 class ZeroThatIsThatOfPlusAndTimes(Numpy):
-    def number(self, value, dtype, like):
-        return super().number(value if np.isfinite(value) else 0.0, dtype, like)
+    class Part(NumpyArithmetic):
+        def number(self, value, dtype, like):
+            return super().number(value if np.isfinite(value) else 0.0, dtype, like)
+
+    arithmetic = cached_property(Part)
 
 
 @fault("semirings", "element")

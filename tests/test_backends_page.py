@@ -14,7 +14,7 @@ import pytest
 
 from einsumx import Adapter, Traits
 from einsumx.adapters import registry
-from einsumx.adapters.facets import BlockAccess
+from einsumx.adapters.facets import Arithmetic, BlockAccess, OutAccess
 from einsumx.adapters.primitives import Primitives
 from einsumx.cli.commands.new_backend import package_files
 from einsumx.conformance.subject import backend_subject
@@ -62,7 +62,8 @@ def test_the_page_says_which_methods_a_library_with_other_names_needs():
     # In comments, or not needed as the template is.
     spared = {"dtype", "expand", "scale", "native", "names", "import_statement", "public_class"}
     assert named == written | spared
-    assert all(hasattr(Adapter, name) or hasattr(BlockAccess, name) for name in named)
+    kinds = Adapter, Arithmetic, BlockAccess, OutAccess
+    assert all(any(hasattr(kind, name) for kind in kinds) for name in named)
 
 
 def test_the_package_of_the_page_is_the_one_that_the_command_writes():

@@ -118,7 +118,7 @@ def test_unsigned_integers_are_multiplied_as_signed_ones(dtype):
     np.testing.assert_array_equal(found.numpy(), lhs * rhs)
     with FakeTensorMode(), Calls() as calls:  # CUDA multiplies no unsigned integers but uint8
         einsumx.einsum("i,i->i", cuda(3, dtype=dtype), cuda(3, dtype=dtype))
-        ADAPTER.scaled(cuda(3, dtype=dtype), 2, dtype)
+        ADAPTER.arithmetic.scaled(cuda(3, dtype=dtype), 2, dtype)
     assert calls.dtypes["mul"] == {getattr(torch, dtype[1:])}
 
 
@@ -126,8 +126,8 @@ def test_unsigned_integers_are_multiplied_as_signed_ones(dtype):
 def test_factors_reach_cuda_without_an_upload(dtype):
     with FakeTensorMode(), Calls() as calls:
         array, out = cuda(4, 4, dtype=dtype), cuda(4, 4, dtype=dtype)
-        ADAPTER.scaled(array, 2, dtype)
-        ADAPTER.combined(2, array, 3, out, dtype)
+        ADAPTER.arithmetic.scaled(array, 2, dtype)
+        ADAPTER.arithmetic.combined(2, array, 3, out, dtype)
     assert {device for *_, device in calls.made} == {"cuda"}
     assert not {"_to_copy", "lift_fresh"} & set(calls.names)
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
@@ -63,7 +63,7 @@ class ArrayApiBlocks(BlockAccess):
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         out = self.adapter.function("empty")(shape, dtype=self.adapter.dtype(dtype), **self._placed(device))
         try:
-            self.adapter._write_nothing(out)
+            _write_nothing(out)
         except REFUSALS as error:
             raise BackendError(
                 f"a {type_name(type(out))} cannot be written to ({error}), so that no result is put together of "
@@ -89,6 +89,44 @@ class ArrayApiExponents(Exponents):
             return max([float(xp.max(each)) if prod(each.shape) else 0.0 for each in finite])
 
 
+class ArrayApiOut(OutAccess):
+    """Arrays that are written to, if the library allows that."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        try:
+            _write_nothing(out)
+        except REFUSALS as error:
+            raise BackendError(
+                f"out= is a {type_name(type(out))} that cannot be written to ({error}); "
+                "leave out= away and use the result"
+            ) from error
+
+    def write(self, out: Array, result: Array) -> None:
+        # The cast is a copy, because the result may be a view of out.
+        out[...] = self.adapter.cast(result, self.adapter.dtype_name(out.dtype))
+
+
+class ArrayApiArithmetic(Arithmetic):
+    """Arithmetic by the standard."""
+
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
+        return self.xp.asarray(value, dtype=self.adapter.dtype(dtype), **self.adapter.beside(like))
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self.adapter.function("logical_or" if self.adapter._is_bool(lhs) else "add")(lhs, rhs)
+
+
+class ArrayApiSemirings(Semirings):
+    """The standard's functions."""
+
+    def named(self, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] = self.adapter.function(name)
+        return function
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, **self.adapter.beside(like))
+
+
 class ArrayApiAdapter(Adapter):
     """One library that follows the standard.
 
@@ -104,6 +142,9 @@ class ArrayApiAdapter(Adapter):
     cpu = TRAITS
     constant_dtypes = False
     blocks: cached_property[BlockAccess | None] = cached_property(ArrayApiBlocks)
+    out = cached_property(ArrayApiOut)
+    arithmetic = cached_property(ArrayApiArithmetic)
+    semirings: cached_property[Semirings | None] = cached_property(ArrayApiSemirings)
     exponents: cached_property[Exponents | None] = cached_property(ArrayApiExponents)
 
     def __init__(self, namespace: Any = None) -> None:
@@ -327,29 +368,6 @@ class ArrayApiAdapter(Adapter):
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         raise BackendError("the array API standard has no einsum")
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return ArrayApiSemirings(self)
-
-    # -- results ----------------------------------------------------------------------------------------
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        try:
-            self._write_nothing(out)
-        except REFUSALS as error:
-            raise BackendError(
-                f"out= is a {type_name(type(out))} that cannot be written to ({error}); "
-                "leave out= away and use the result"
-            ) from error
-
-    def _write_nothing(self, out: Array) -> None:
-        """Write no elements, which fails if the library's arrays are immutable; the standard allows that."""
-        index = (slice(0), ...) if out.shape else ...
-        out[index] = out[index]
-
-    def write(self, out: Array, result: Array) -> None:
-        out[...] = self.cast(result, self.dtype_name(out.dtype))  # a copy, because result may be a view of out
-
     def to_numpy(self, array: Array) -> Any:
         try:
             host = super().to_numpy(array)
@@ -361,22 +379,11 @@ class ArrayApiAdapter(Adapter):
             raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
         return host
 
-    def number(self, value: Any, dtype: str, like: Array) -> Array:
-        return self.xp.asarray(value, dtype=self.dtype(dtype), **self.beside(like))
 
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        return self.function("logical_or" if self._is_bool(lhs) else "add")(lhs, rhs)
-
-
-class ArrayApiSemirings(Semirings):
-    """The standard's functions."""
-
-    def named(self, name: str) -> Callable[..., Any]:
-        function: Callable[..., Any] = self.adapter.function(name)
-        return function
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.arange(start, stop, **self.adapter.beside(like))
+def _write_nothing(out: Array) -> None:
+    """Write no elements, which fails if the library's arrays are immutable; the standard allows that."""
+    index = (slice(0), ...) if out.shape else ...
+    out[index] = out[index]
 
 
 def _needed(op: ops.Op, dtype: str) -> tuple[str, ...]:

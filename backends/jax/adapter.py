@@ -162,6 +162,26 @@ class JaxExponents(Exponents):
         return exponent if self.adapter._is_traced(exponent) else int(exponent)
 
 
+class CompiledSemirings(Semirings):
+    """Functions of ``jax.numpy``."""
+
+    fuses_terms = True
+
+
+class JaxSemirings(CompiledSemirings):
+    """The same, with a choice that depends on values."""
+
+    has_branches = True
+
+    def detached(self, array: Array) -> Array:
+        return import_module("jax").lax.stop_gradient(array)
+
+    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
+        # The gradient keeps what the functions did, even if it was not run: of the second one, its operands alone.
+        jax = import_module("jax")
+        return jax.lax.cond(condition, first, jax.checkpoint(second))
+
+
 class JaxAdapter(Adapter):
     """JAX arrays and tracers, on any device."""
 
@@ -174,6 +194,7 @@ class JaxAdapter(Adapter):
     constant_dtypes = False
     blocks = cached_property(JaxBlocks)
     exponents = cached_property(JaxExponents)
+    semirings: cached_property[Semirings | None] = cached_property(JaxSemirings)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -407,10 +428,6 @@ class JaxAdapter(Adapter):
                 return {"out_sharding": sharding.NamedSharding(mesh, sharding.PartitionSpec(*shared, *free))}
         return {}
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return JaxSemirings(self)
-
     def public_class(self) -> type[Adapter]:
         return _PublicJax
 
@@ -536,26 +553,6 @@ class JaxAdapter(Adapter):
 
     def synchronize(self, array: Array) -> None:
         array.block_until_ready()
-
-
-class CompiledSemirings(Semirings):
-    """Functions of ``jax.numpy``."""
-
-    fuses_terms = True
-
-
-class JaxSemirings(CompiledSemirings):
-    """The same, with a choice that depends on values."""
-
-    has_branches = True
-
-    def detached(self, array: Array) -> Array:
-        return import_module("jax").lax.stop_gradient(array)
-
-    def branch(self, condition: Array, first: Callable[[], Array], second: Callable[[], Array]) -> Array:
-        # The gradient keeps what the functions did, even if it was not run: of the second one, its operands alone.
-        jax = import_module("jax")
-        return jax.lax.cond(condition, first, jax.checkpoint(second))
 
 
 # -- products -------------------------------------------------------------------------------------------------------
@@ -716,9 +713,7 @@ class _PublicJax(JaxAdapter):
 
     diagonal = Adapter.diagonal
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return CompiledSemirings(self)
+    semirings = cached_property(CompiledSemirings)
 
     def dtype(self, name: str) -> Any:
         return self.xp.dtype(name)

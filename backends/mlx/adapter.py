@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import BlockAccess, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, OutAccess, Semirings
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name
@@ -87,6 +87,47 @@ class MlxBlocks(BlockAccess):
         return array
 
 
+class MlxOut(OutAccess):
+    """Arrays, all of which can be assigned to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        pass  # every array can be assigned to
+
+    def write(self, out: Array, result: Array) -> None:
+        out[...] = result.astype(out.dtype)
+
+
+class MlxArithmetic(Arithmetic):
+    """Arithmetic of arrays."""
+
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
+        return self.xp.array(value, dtype=self.adapter.dtype(dtype))
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.logical_or(lhs, rhs) if lhs.dtype == self.xp.bool_ else self.xp.add(lhs, rhs)
+
+
+class MlxNames(Semirings):
+    """MLX's functions."""
+
+    names = MappingProxyType({"concat": "concatenate"})
+
+    def named(self, name: str) -> Callable[..., Any]:
+        return self._exponential if name == "exp" else super().named(name)
+
+    def _exponential(self, array: Array) -> Array:
+        if array.dtype != self.xp.float64:
+            return self.xp.exp(array)
+        return self.xp.power(self.xp.array(e, array.dtype), array)  # MLX's exp of float64 is as exact as float32
+
+
+class MlxSemirings(MlxNames):
+    """The same, and constants."""
+
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
+
 class MlxAdapter(Adapter):
     """MLX's arrays. They have no device: each op runs on the default one, whose memory all devices share.
 
@@ -100,6 +141,9 @@ class MlxAdapter(Adapter):
     install = "pip install mlx"
     cpu = TRAITS
     blocks = cached_property(MlxBlocks)
+    out = cached_property(MlxOut)
+    arithmetic = cached_property(MlxArithmetic)
+    semirings: cached_property[Semirings | None] = cached_property(MlxSemirings)
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -161,10 +205,6 @@ class MlxAdapter(Adapter):
         total = self.xp.sum(array, axes)
         return total.astype(array.dtype) if self.dtype_name(array.dtype) in INTEGERS else total
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return MlxSemirings(self)
-
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         return self.xp.zeros(shape, self.dtype(dtype))
 
@@ -199,20 +239,6 @@ class MlxAdapter(Adapter):
 
     def public_class(self) -> type[Adapter]:
         return _PublicMlx
-
-    # -- results ----------------------------------------------------------------------------------------
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        pass  # every array can be assigned to
-
-    def write(self, out: Array, result: Array) -> None:
-        out[...] = result.astype(out.dtype)
-
-    def number(self, value: Any, dtype: str, like: Array) -> Array:
-        return self.xp.array(value, dtype=self.dtype(dtype))
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        return self.xp.logical_or(lhs, rhs) if lhs.dtype == self.xp.bool_ else self.xp.add(lhs, rhs)
 
     def _computed(self, array: Array) -> Array:
         """An array whose elements are computed now: queued operations keep their operands, and belong to a thread."""
@@ -257,33 +283,10 @@ class MlxAdapter(Adapter):
         yield Name(self.xp, "einsum", around=around)
 
 
-class MlxNames(Semirings):
-    """MLX's functions."""
-
-    names = MappingProxyType({"concat": "concatenate"})
-
-    def named(self, name: str) -> Callable[..., Any]:
-        return self._exponential if name == "exp" else super().named(name)
-
-    def _exponential(self, array: Array) -> Array:
-        if array.dtype != self.xp.float64:
-            return self.xp.exp(array)
-        return self.xp.power(self.xp.array(e, array.dtype), array)  # MLX's exp of float64 is as exact as float32
-
-
-class MlxSemirings(MlxNames):
-    """The same, and constants."""
-
-    def detached(self, array: Array) -> Array:
-        return self.xp.stop_gradient(array)
-
-
 class _PublicMlx(MlxAdapter):
     """MLX's functions; a product of integers, which it does not have, is a sum."""
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return MlxNames(self)
+    semirings = cached_property(MlxNames)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         if lhs.dtype.name not in INTEGERS:

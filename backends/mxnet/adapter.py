@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, OutAccess, Semirings
 from einsumx.adapters.replacement import Name
 from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.blocks import TRACED, MxnetBlocks
@@ -27,10 +27,67 @@ from einsumx.runtime.request import Written
 __all__ = ["ADAPTER", "MxnetAdapter"]
 
 
+class MxnetOut(OutAccess):
+    """Arrays that are written to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        autograd = self.adapter.mx.autograd
+        if not autograd.is_recording():
+            return
+        if self.adapter.gradients.in_graph(out):
+            raise BackendError(
+                "autograd has recorded this out= already, or has it for a variable, and records no second value of it; "
+                "leave out= away and use the result"
+            )
+        if any(map(self.adapter.gradients.in_graph, operands)):
+            with autograd.pause(), self.adapter.mx.util.np_shape(True):
+                overlaps = any(self.xp.may_share_memory(out, operand) for operand in operands)
+            if overlaps:
+                raise BackendError("out= overlaps an operand, of which autograd needs the values as they are")
+
+    def write(self, out: Array, result: Array) -> None:
+        with self.adapter.mx.util.np_shape(True):
+            self.adapter.cast(result, self.adapter.dtype_name(out.dtype)).copyto(out)
+
+    def write_new(self, out: Array, result: Array) -> None:
+        shape, dtype = self.adapter._describe(out)
+        is_plain = bool(shape) and 0 not in shape and dtype is self.adapter._describe(result)[1]
+        if is_plain and self.adapter.calls.mxnet_1 and not self.adapter.mx.autograd.is_recording():
+            self.adapter.calls.copy_into(out, result)
+        else:
+            self.write(out, result)
+
+
+class MxnetArithmetic(Arithmetic):
+    """Arithmetic of arrays with few axes."""
+
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        with self.adapter.mx.util.np_shape(True):
+            if self.adapter.is_tracing():  # a graph takes no array from outside of it, but a number
+                return self.as_dtype(array, dtype) * factor
+            flat = self.adapter.reshape(array, (array.size,))  # MXNet does not broadcast many axes
+            return self.adapter.reshape(super().scaled(flat, factor, dtype), array.shape)
+
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        with self.adapter.mx.util.np_shape(True):
+            return super().combined(alpha, result, beta, values, dtype)
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        if lhs.dtype == bool:  # MXNet 1 has no logical_or
+            return (lhs.astype("int8") + rhs.astype("int8")).astype(bool)
+        if lhs.shape != rhs.shape:
+            return lhs + rhs
+        flat = [self.adapter.reshape(each, (each.size,)) for each in (lhs, rhs)]  # MXNet does not broadcast many axes
+        return self.adapter.reshape(flat[0] + flat[1], lhs.shape)
+
+
 class MxnetAdapter(MxnetArrays, Adapter):
     """``mx.np`` arrays of MXNet 1.9 and 2.0."""
 
     blocks: cached_property[BlockAccess | None] = cached_property(MxnetBlocks)
+    out: cached_property[OutAccess | None] = cached_property(MxnetOut)
+    arithmetic = cached_property(MxnetArithmetic)
+    semirings: cached_property[Semirings | None] = cached_property(MxnetSemirings)
 
     def serving(self, kind: type) -> Adapter:
         return self if issubclass(kind, self.xp.ndarray) else SYMBOLS
@@ -101,10 +158,6 @@ class MxnetAdapter(MxnetArrays, Adapter):
         numbers = [number for number, array in enumerate(arrays) if self.gradients.may_be_needed(array)]
         return record(self, gradient, run, arrays, numbers) if numbers else run()
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return MxnetSemirings(self)
-
     # -- plans ------------------------------------------------------------------------------------------
 
     def prepare(self, run: Run, program: Program) -> Run:
@@ -138,54 +191,6 @@ class MxnetAdapter(MxnetArrays, Adapter):
     @cached_property
     def gradients(self) -> ArrayGradients:
         return ArrayGradients(self)
-
-    # -- results ----------------------------------------------------------------------------------------
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        autograd = self.mx.autograd
-        if not autograd.is_recording():
-            return
-        if self.gradients.in_graph(out):
-            raise BackendError(
-                "autograd has recorded this out= already, or has it for a variable, and records no second value of it; "
-                "leave out= away and use the result"
-            )
-        if any(map(self.gradients.in_graph, operands)):
-            with autograd.pause(), self.mx.util.np_shape(True):
-                overlaps = any(self.xp.may_share_memory(out, operand) for operand in operands)
-            if overlaps:
-                raise BackendError("out= overlaps an operand, of which autograd needs the values as they are")
-
-    def write(self, out: Array, result: Array) -> None:
-        with self.mx.util.np_shape(True):
-            self.cast(result, self.dtype_name(out.dtype)).copyto(out)
-
-    def write_new(self, out: Array, result: Array) -> None:
-        shape, dtype = self._describe(out)
-        is_plain = bool(shape) and 0 not in shape and dtype is self._describe(result)[1]
-        if is_plain and self.calls.mxnet_1 and not self.mx.autograd.is_recording():
-            self.calls.copy_into(out, result)
-        else:
-            self.write(out, result)
-
-    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
-        with self.mx.util.np_shape(True):
-            if self.is_tracing():  # a graph takes no array from outside of it, but a number
-                return self._as(array, dtype) * factor
-            flat = self.reshape(array, (array.size,))  # MXNet does not broadcast many axes
-            return self.reshape(super().scaled(flat, factor, dtype), array.shape)
-
-    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
-        with self.mx.util.np_shape(True):
-            return super().combined(alpha, result, beta, values, dtype)
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        if lhs.dtype == bool:  # MXNet 1 has no logical_or
-            return (lhs.astype("int8") + rhs.astype("int8")).astype(bool)
-        if lhs.shape != rhs.shape:
-            return lhs + rhs
-        flat = [self.reshape(each, (each.size,)) for each in (lhs, rhs)]  # MXNet does not broadcast many axes
-        return self.reshape(flat[0] + flat[1], lhs.shape)
 
     def synchronize(self, array: Array) -> None:
         array.wait_to_read()

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.facets import Gradients, blocks_of
+from einsumx.adapters.facets import Gradients, blocks_of, out_of
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import itemsize
 
@@ -103,7 +103,7 @@ def _write(adapter: Adapter, target: Array, gradient: Array, *, adds: bool) -> N
     if adds:
         blocks_of(adapter).add(target, adapter.cast(gradient, adapter.dtype_name(target.dtype)))
     else:
-        adapter.write(target, gradient)
+        out_of(adapter).write(target, gradient)
     target.wait_to_read()
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, MemoryOrders, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAccess, Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import INTEGERS, Traits
@@ -83,6 +83,77 @@ class NumpyOrders(MemoryOrders):
         return bool(array.flags.f_contiguous)
 
 
+class NumpyOut(OutAccess):
+    """Arrays that are written to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        if not out.flags.writeable:
+            raise BackendError("out= is a read-only array")
+
+    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
+        if dtype == "object":  # an object may raise an error, which must leave out= as it was
+            super().update(alpha, result, beta, out, dtype)
+            return
+        with self.adapter.mode(out):
+            self.adapter.kernels.update(out, alpha, result, beta, dtype)
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        try:
+            return bool(self.xp.shares_memory(out, array, max_work=_OVERLAP_WORK))
+        except RuntimeError:  # NumPy gave up
+            return True
+
+    @cached_property
+    def _assign(self) -> Callable[..., None]:
+        """``out[index] = values``, faster than :func:`numpy.copyto`, for subclasses too that override it."""
+        assign: Callable[..., None] = self.xp.ndarray.__setitem__
+        return assign
+
+    def write(self, out: Array, result: Array) -> None:
+        # A view of an operand may overlap with out=, or map the same file at another address. NumPy assigns one axis to
+        # another that overlaps as if both had the same stride.
+        is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
+        if is_view and (self.xp.may_share_memory(out, result) or (not owns_memory(result) and share_file(out, result))):
+            result = result.copy()
+        self.write_new(out, result)
+
+    def write_new(self, out: Array, result: Array) -> None:
+        if out.dtype == getattr(result, "dtype", None):
+            self._assign(out, ..., result)
+            return
+        with self.xp.errstate(all="ignore"):  # an error would leave out= partly written, also one of an object's
+            if getattr(result, "dtype", None) == self.xp.object_:
+                result = result.astype(out.dtype)
+            self.xp.copyto(out, result, casting="unsafe")
+
+
+class NumpyArithmetic(Arithmetic):
+    """Arithmetic without warnings, in the memory of new arrays."""
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        with self.adapter.mode(lhs):
+            return self.adapter.boxed(self.xp.add(lhs, rhs, out=lhs if lhs.ndim else None), lhs.dtype.name)
+
+    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
+        if dtype == "object" or not isinstance(array, self.xp.ndarray) or not array.flags.writeable:
+            return self.scaled(array, factor, dtype)
+        with self.adapter.mode(array):
+            self.adapter.kernels.update(array, factor, array, 0, dtype)
+        return array
+
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        with self.adapter.mode(array):
+            return super().scaled(array, factor, dtype)
+
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        if dtype == "object":
+            return super().combined(alpha, result, beta, values, dtype)
+        target = self.adapter.dtype(dtype)
+        total = self.xp.empty(result.shape, target) if beta == 0 else values.astype(target)
+        self.adapter.out.update(alpha, result, beta, total, dtype)
+        return total
+
+
 class NumpyAdapter(Adapter):
     """NumPy arrays on the CPU."""
 
@@ -94,6 +165,8 @@ class NumpyAdapter(Adapter):
     cpu = TRAITS
     device_kinds = ("cpu",)
     blocks = cached_property(NumpyBlocks)
+    out = cached_property(NumpyOut)
+    arithmetic = cached_property(NumpyArithmetic)
     orders = cached_property(NumpyOrders)
 
     @cached_property
@@ -334,68 +407,6 @@ class NumpyAdapter(Adapter):
             return lambda *operands: silent.copy().run(run, *operands)
 
         return in_context
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if not out.flags.writeable:
-            raise BackendError("out= is a read-only array")
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        with self.mode(lhs):
-            return self.boxed(self.xp.add(lhs, rhs, out=lhs if lhs.ndim else None), lhs.dtype.name)
-
-    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
-        if dtype == "object" or not isinstance(array, self.xp.ndarray) or not array.flags.writeable:
-            return self.scaled(array, factor, dtype)
-        with self.mode(array):
-            self.kernels.update(array, factor, array, 0, dtype)
-        return array
-
-    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
-        with self.mode(array):
-            return super().scaled(array, factor, dtype)
-
-    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
-        if dtype == "object":
-            return super().combined(alpha, result, beta, values, dtype)
-        total = self.xp.empty(result.shape, self.dtype(dtype)) if beta == 0 else values.astype(self.dtype(dtype))
-        self.update(alpha, result, beta, total, dtype)
-        return total
-
-    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
-        if dtype == "object":  # an object may raise an error, which must leave out= as it was
-            super().update(alpha, result, beta, out, dtype)
-            return
-        with self.mode(out):
-            self.kernels.update(out, alpha, result, beta, dtype)
-
-    def may_overlap(self, out: Array, array: Array) -> bool:
-        try:
-            return bool(self.xp.shares_memory(out, array, max_work=_OVERLAP_WORK))
-        except RuntimeError:  # NumPy gave up
-            return True
-
-    @cached_property
-    def _assign(self) -> Callable[..., None]:
-        """``out[index] = values``, faster than :func:`numpy.copyto`, for subclasses too that override it."""
-        assign: Callable[..., None] = self.xp.ndarray.__setitem__
-        return assign
-
-    def write(self, out: Array, result: Array) -> None:
-        # A view of an operand may overlap with out=, or map the same file at another address. NumPy assigns one axis to
-        # another that overlaps as if both had the same stride.
-        is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
-        if is_view and (self.xp.may_share_memory(out, result) or (not owns_memory(result) and share_file(out, result))):
-            result = result.copy()
-        self.write_new(out, result)
-
-    def write_new(self, out: Array, result: Array) -> None:
-        if out.dtype == getattr(result, "dtype", None):
-            self._assign(out, ..., result)
-            return
-        with self.xp.errstate(all="ignore"):  # an error would leave out= partly written, also one of an object's
-            if getattr(result, "dtype", None) == self.xp.object_:
-                result = result.astype(out.dtype)
-            self.xp.copyto(out, result, casting="unsafe")
 
 
 def _in_elements(shape: tuple[int, ...], strides: Any, size: int) -> tuple[int, ...] | None:

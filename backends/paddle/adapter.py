@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import BlockAccess, Gradients, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
@@ -68,7 +68,8 @@ class PaddleBlocks(BlockAccess):
         return self.adapter._kernels.empty(shape, self.adapter.dtype(dtype), device)
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        return self.adapter._kernels.put(out, box, self.adapter._as(block, self.adapter.dtype_name(out.dtype)))
+        block = self.adapter.arithmetic.as_dtype(block, self.adapter.dtype_name(out.dtype))
+        return self.adapter._kernels.put(out, box, block)
 
     def in_place(self, array: Any) -> Array | None:
         if array.dtype.name not in DTYPES or not array.dtype.isnative or not array.flags.c_contiguous or not array.size:
@@ -77,6 +78,83 @@ class PaddleBlocks(BlockAccess):
 
     def free_bytes(self, device: str) -> int | None:
         return free_host_bytes() if device in ("", "cpu") else None
+
+
+class PaddleOut(OutAccess):
+    """Tensors that are written to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        if any(map(self.adapter.gradients.needed, (out, *operands))):
+            raise BackendError("paddle does not differentiate through out=; leave it away, or use paddle.no_grad()")
+        if out.size > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
+            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+
+    def write(self, out: Array, result: Array) -> None:
+        self.write_new(out, self.adapter.copy(result) if self.may_overlap(out, result) else result)
+
+    def write_new(self, out: Array, result: Array) -> None:
+        out.copy_(self.adapter.arithmetic.as_dtype(result, self.adapter.dtype_name(out.dtype)), True)
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return bool(self.adapter._kernels.may_share(out, array))
+
+
+class PaddleArithmetic(Arithmetic):
+    """Sums of tensors of every dtype."""
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        xp = self.xp
+        if lhs.dtype == xp.bool:
+            return xp.logical_or(lhs, rhs)
+        if lhs.dtype in (xp.float16, xp.bfloat16):  # Paddle adds no halves on processors
+            return (lhs.astype("float32") + rhs.astype("float32")).astype(lhs.dtype)
+        return lhs + rhs
+
+
+class PaddleSemirings(Semirings):
+    """Paddle's functions."""
+
+    def named(self, name: str) -> Callable[..., Any]:
+        if name not in ("max", "min"):
+            return super().named(name)
+        function = self.xp.amax if name == "max" else self.xp.amin  # whose gradients are shared by equal elements
+
+        def extreme(array: Array, axis: Sequence[int], keepdims: bool = False) -> Array:
+            return function(array, axis=list(axis), keepdim=keepdims)
+
+        return extreme
+
+    def detached(self, array: Array) -> Array:
+        return array.detach()
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return self._in_single(partial(super().elementwise, name), lhs, rhs)
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._in_single(partial(super().reduced, name, axes=axes), array)
+
+    def _in_single(self, function: Callable[..., Array], *arrays: Array) -> Array:
+        """A function of arrays, in float32 for those of half precision, for which Paddle has few functions."""
+        dtype = self.adapter.dtype_name(arrays[0].dtype)
+        if dtype not in HALVES:
+            return function(*arrays)
+        return self.adapter.cast(function(*[self.adapter.cast(array, "float32") for array in arrays]), dtype)
+
+    def best(self, array: Array, is_least: bool) -> Array:
+        if self.adapter.dtype_name(array.dtype) in HALVES:
+            array = self.adapter.cast(array, "float32")
+        return super().best(array, is_least)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.arange(start, stop, dtype="int64")
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        name = self.adapter.dtype_name(matrix.dtype)
+        if name not in HALVES:
+            return self.xp.index_select(matrix, places)
+        return self.adapter.cast(
+            self.xp.index_select(self.adapter.cast(matrix, "float32"), places), name
+        )  # has no kernel for these
 
 
 class PaddleAdapter(Adapter):
@@ -90,6 +168,9 @@ class PaddleAdapter(Adapter):
     device_kinds = ("cpu", "gpu")
     own_errors = MappingProxyType({EquationError: AssertionError, SizeError: ValueError, BackendError: ValueError})
     blocks: cached_property[BlockAccess | None] = cached_property(PaddleBlocks)
+    out: cached_property[OutAccess | None] = cached_property(PaddleOut)
+    arithmetic = cached_property(PaddleArithmetic)
+    semirings = cached_property(PaddleSemirings)
 
     @cached_property
     def _names(self) -> dict[Any, str]:
@@ -179,10 +260,6 @@ class PaddleAdapter(Adapter):
         shapes = [tuple(lhs.shape), tuple(rhs.shape)]
         return self._kernels.product(op, shapes, self.dtype_name(lhs.dtype))(lhs, rhs)
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return PaddleSemirings(self)
-
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         return self._kernels.zeros(arrays, shape, dtype)
 
@@ -219,41 +296,14 @@ class PaddleAdapter(Adapter):
         public: type[Adapter] = imported("einsumx.backends.paddle.source").PublicPaddle
         return public
 
-    # -- results ----------------------------------------------------------------------------------------
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if any(map(self.gradients.needed, (out, *operands))):
-            raise BackendError("paddle does not differentiate through out=; leave it away, or use paddle.no_grad()")
-        if out.size > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
-            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
-
-    def write(self, out: Array, result: Array) -> None:
-        self.write_new(out, self.copy(result) if self.may_overlap(out, result) else result)
-
-    def write_new(self, out: Array, result: Array) -> None:
-        out.copy_(self._as(result, self.dtype_name(out.dtype)), True)
-
     # -- Paddle's own einsum ----------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
         return patch.names()
 
-    # -- gradients --------------------------------------------------------------------------------------
-
     @cached_property
     def gradients(self) -> Gradients:
         return gradients.PaddleGradients()
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        xp = self.xp
-        if lhs.dtype == xp.bool:
-            return xp.logical_or(lhs, rhs)
-        if lhs.dtype in (xp.float16, xp.bfloat16):  # Paddle adds no halves on processors
-            return (lhs.astype("float32") + rhs.astype("float32")).astype(lhs.dtype)
-        return lhs + rhs
-
-    def may_overlap(self, out: Array, array: Array) -> bool:
-        return bool(self._kernels.may_share(out, array))
 
     # -- to and from the host ----------------------------------------------------------------------------
 
@@ -276,60 +326,15 @@ def _device_name(place: Any) -> str:
     return "cpu" if place.is_cpu_place() else str(place)[6:-1]
 
 
-class PaddleSemirings(Semirings):
-    """Paddle's functions."""
-
-    def named(self, name: str) -> Callable[..., Any]:
-        if name not in ("max", "min"):
-            return super().named(name)
-        function = self.xp.amax if name == "max" else self.xp.amin  # whose gradients are shared by equal elements
-
-        def extreme(array: Array, axis: Sequence[int], keepdims: bool = False) -> Array:
-            return function(array, axis=list(axis), keepdim=keepdims)
-
-        return extreme
-
-    def detached(self, array: Array) -> Array:
-        return array.detach()
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        return self._in_single(partial(super().elementwise, name), lhs, rhs)
-
-    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._in_single(partial(super().reduced, name, axes=axes), array)
-
-    def _in_single(self, function: Callable[..., Array], *arrays: Array) -> Array:
-        """A function of arrays, in float32 for those of half precision, for which Paddle has few functions."""
-        dtype = self.adapter.dtype_name(arrays[0].dtype)
-        if dtype not in HALVES:
-            return function(*arrays)
-        return self.adapter.cast(function(*[self.adapter.cast(array, "float32") for array in arrays]), dtype)
-
-    def best(self, array: Array, is_least: bool) -> Array:
-        if self.adapter.dtype_name(array.dtype) in HALVES:
-            array = self.adapter.cast(array, "float32")
-        return super().best(array, is_least)
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.arange(start, stop, dtype="int64")
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        name = self.adapter.dtype_name(matrix.dtype)
-        if name not in HALVES:
-            return self.xp.index_select(matrix, places)
-        return self.adapter.cast(
-            self.xp.index_select(self.adapter.cast(matrix, "float32"), places), name
-        )  # has no kernel for these
-
-
 class GraphAdapter(PaddleAdapter):
     """The values of static graphs, such as those that ``paddle.jit.to_static`` traces."""
 
-    blocks = None
+    blocks = out = None
     missing = MappingProxyType(
         {
             "blocks": "memory_limit= works for tensors in dynamic mode, not while a static graph is built; call einsum "
-            "outside of paddle.jit.to_static, or leave memory_limit= away"
+            "outside of paddle.jit.to_static, or leave memory_limit= away",
+            "out": "the values of Paddle's static graphs cannot be written to; leave out= away",
         }
     )
 
@@ -361,9 +366,6 @@ class GraphAdapter(PaddleAdapter):
         if isinstance(value, list | tuple):
             return self.xp.to_tensor(value)
         return self.xp.full([], value, self.dtype(adopted(dtype, type(value))))
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        raise BackendError("the values of Paddle's static graphs cannot be written to; leave out= away")
 
 
 ADAPTER = PaddleAdapter()

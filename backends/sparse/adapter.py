@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Exponents
+from einsumx.adapters.facets import Arithmetic, Exponents
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
@@ -52,6 +52,24 @@ class SparseExponents(Exponents):
         return kernels.as_elements(array).data if isinstance(array, self.xp.SparseArray) else array
 
 
+class SparseArithmetic(Arithmetic):
+    """Arithmetic of the stored elements."""
+
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        array = self.as_dtype(array, dtype)
+        with self.adapter._np.errstate(all="ignore"):
+            values = array.data * self.adapter._np.asarray(factor, array.dtype)
+        scaled = array.copy()
+        scaled.data = values
+        if array.fill_value:  # an array without axes may have its value there
+            scaled.fill_value = array.dtype.type(array.fill_value * factor)
+        return scaled
+
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        total = super().combined(alpha, result, beta, values, dtype)
+        return self.xp.GCXS(total) if isinstance(result, self.xp.GCXS) and total.shape else total
+
+
 class SparseAdapter(Adapter):
     """COO and GCXS arrays with a fill value of 0; DOK becomes COO.
 
@@ -67,6 +85,7 @@ class SparseAdapter(Adapter):
     device_kinds = ("cpu",)
     measured_plans = False  # of one class of densities, plans have nothing else to choose
     blocks = None
+    arithmetic = cached_property(SparseArithmetic)
     exponents = cached_property(SparseExponents)
     missing = MappingProxyType(
         {
@@ -239,22 +258,6 @@ class SparseAdapter(Adapter):
     def public_class(self) -> type[Adapter]:
         public: type[Adapter] = imported("einsumx.backends.sparse.source").PublicSparse
         return public
-
-    # -- results ----------------------------------------------------------------------------------------
-
-    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
-        array = self._as(array, dtype)
-        with self._np.errstate(all="ignore"):
-            values = array.data * self._np.asarray(factor, array.dtype)
-        scaled = array.copy()
-        scaled.data = values
-        if array.fill_value:  # an array without axes may have its value there
-            scaled.fill_value = array.dtype.type(array.fill_value * factor)
-        return scaled
-
-    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
-        total = super().combined(alpha, result, beta, values, dtype)
-        return self.xp.GCXS(total) if isinstance(result, self.xp.GCXS) and total.shape else total
 
 
 def _letters(count: int) -> list[str]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import BlockAccess, Gradients, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name, own
@@ -108,7 +108,7 @@ class TensorflowBlocks(BlockAccess):
             )
 
     def put(self, out: Array, box: tuple[slice, ...], block: Array) -> Array:
-        block = self.adapter._as(block, self.adapter.dtype_name(out.dtype))
+        block = self.adapter.arithmetic.as_dtype(block, self.adapter.dtype_name(out.dtype))
         if all(part.indices(size)[:2] == (0, size) for part, size in zip(box, out.shape)):
             out.assign(block)
         elif len(box) <= _MOST_SLICED:
@@ -140,6 +140,53 @@ class TensorflowBlocks(BlockAccess):
             return self.xp.identity(array)
 
 
+class TensorflowOut(OutAccess):
+    """Variables, which are written to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        if not isinstance(out, self.xp.Variable):
+            raise BackendError(
+                "TensorFlow's tensors cannot be written to: pass a tf.Variable as out=, or leave it away"
+            )
+
+    def write(self, out: Array, result: Array) -> None:
+        name = self.adapter.dtype_name(out.dtype)
+        out.assign(self.adapter.arithmetic.as_dtype(result, name))
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return False  # a tensor keeps its values when a variable is assigned
+
+
+class TensorflowArithmetic(Arithmetic):
+    """Sums of tensors of every dtype."""
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        return self.xp.logical_or(lhs, rhs) if lhs.dtype.is_bool else self.xp.add(lhs, rhs)
+
+
+class TensorflowSemirings(Semirings):
+    """TensorFlow's functions."""
+
+    names = MappingProxyType(
+        {
+            "max": "reduce_max",
+            "min": "reduce_min",
+            "all": "reduce_all",
+            "log": "math.log",
+            "isfinite": "math.is_finite",
+        }
+    )
+
+    def detached(self, array: Array) -> Array:
+        return self.xp.stop_gradient(array)
+
+    def places(self, start: int, stop: int, like: Array) -> Array:
+        return self.xp.range(start, stop, dtype=self.xp.int64)
+
+    def rows(self, matrix: Array, places: Array) -> Array:
+        return self.xp.gather(matrix, places)
+
+
 class TensorflowAdapter(Adapter):
     """TensorFlow's dense tensors and variables, on any device."""
 
@@ -149,6 +196,9 @@ class TensorflowAdapter(Adapter):
     install = "pip install tensorflow"
     cpu = TRAITS
     blocks = cached_property(TensorflowBlocks)
+    out = cached_property(TensorflowOut)
+    arithmetic = cached_property(TensorflowArithmetic)
+    semirings = cached_property(TensorflowSemirings)
 
     @cached_property
     def _ops(self) -> Any:
@@ -381,10 +431,6 @@ class TensorflowAdapter(Adapter):
             case _:
                 return super().kernel(op, shapes, dtype)
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return TensorflowSemirings(self)
-
     def _sum(self, axes: tuple[int, ...], shape: tuple[int, ...], dtype: str) -> Callable[[Array], Array]:
         """The function that sums over axes: in several passes where TensorFlow would transpose a copy first."""
         *passes, last = sum_passes(axes, shape)
@@ -456,26 +502,6 @@ class TensorflowAdapter(Adapter):
         public: type[Adapter] = imported("einsumx.backends.tensorflow.source").PublicTensorflow
         return public
 
-    # -- results ----------------------------------------------------------------------------------------
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if not isinstance(out, self.xp.Variable):
-            raise BackendError(
-                "TensorFlow's tensors cannot be written to: pass a tf.Variable as out=, or leave it away"
-            )
-
-    def write(self, out: Array, result: Array) -> None:
-        name = self.dtype_name(out.dtype)
-        out.assign(self._as(result, name))
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        return self.xp.logical_or(lhs, rhs) if lhs.dtype.is_bool else self.xp.add(lhs, rhs)
-
-    def may_overlap(self, out: Array, array: Array) -> bool:
-        return False  # a tensor keeps its values when a variable is assigned
-
-    # -- gradients --------------------------------------------------------------------------------------
-
     @cached_property
     def gradients(self) -> Gradients:
         return gradients.TensorflowGradients()
@@ -511,29 +537,6 @@ def _device_name(device: str) -> str:
     """
     where, _, name = device.rpartition("device:")
     return name.lower() if where in ("/job:localhost/replica:0/task:0/", "/") else device
-
-
-class TensorflowSemirings(Semirings):
-    """TensorFlow's functions."""
-
-    names = MappingProxyType(
-        {
-            "max": "reduce_max",
-            "min": "reduce_min",
-            "all": "reduce_all",
-            "log": "math.log",
-            "isfinite": "math.is_finite",
-        }
-    )
-
-    def detached(self, array: Array) -> Array:
-        return self.xp.stop_gradient(array)
-
-    def places(self, start: int, stop: int, like: Array) -> Array:
-        return self.xp.range(start, stop, dtype=self.xp.int64)
-
-    def rows(self, matrix: Array, places: Array) -> Array:
-        return self.xp.gather(matrix, places)
 
 
 ADAPTER = TensorflowAdapter()

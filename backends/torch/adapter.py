@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Exponents, Gradients, MemoryOrders, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, Gradients, MemoryOrders, OutAccess, Semirings
 from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
@@ -182,6 +182,77 @@ class TorchOrders(MemoryOrders):
         return bool(array.permute(tuple(range(array.ndim))[::-1]).is_contiguous())
 
 
+class TorchOut(OutAccess):
+    """Tensors that are written to."""
+
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
+        needed = self.adapter.gradients.needed
+        if (out.requires_grad and needed(out)) or any(map(needed, operands)):
+            raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
+        if out.numel() > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
+            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+
+    def write(self, out: Array, result: Array) -> None:
+        out.copy_(result.clone() if _may_share(out, result) else result)
+
+    def write_new(self, out: Array, result: Array) -> None:
+        out.copy_(result)
+
+    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
+        if out.dtype is not self.adapter.dtype(dtype) or not self._adds_in_place(dtype, alpha, beta):
+            super().update(alpha, result, beta, out, dtype)
+            return
+        if beta == 0:
+            out.copy_(result * alpha)
+        else:
+            (out if beta == 1 else out.mul_(beta)).add_(result, alpha=alpha)
+
+    def product_into(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., None] | None:
+        product = self.adapter._kernels.product_into(*shapes) if dtype in _FLOATS else None
+        if product is None:
+            return None
+
+        def run(alpha: Any, lhs: Array, rhs: Array, beta: Any, out: Array) -> None:
+            # BLAS takes a factor of 0 as a word to ignore nan and infinities.
+            if alpha != 0 and self._adds_in_place(dtype, alpha, beta):
+                product(alpha, lhs, rhs, beta, out)
+            else:
+                self.update(alpha, self.xp.matmul(lhs, rhs), beta, out, dtype)
+
+        return run
+
+    def _adds_in_place(self, dtype: str, alpha: Any, beta: Any) -> bool:
+        """Whether torch's in-place functions accept factors; some refuse those that overflow in float32."""
+        return kind(dtype) in "fc" and all(abs(factor) < _LARGE for factor in (alpha, beta))
+
+    def may_overlap(self, out: Array, array: Array) -> bool:
+        return _may_share(out, array)
+
+
+class TorchArithmetic(Arithmetic):
+    """Arithmetic in the memory of new tensors."""
+
+    def number(self, value: Any, dtype: str, like: Array) -> Any:
+        # An argument of the kernel: a tensor would be copied to the device, which waits for the stream.
+        if kind(dtype) == "b":
+            return bool(value)
+        if kind(dtype) in "fc" and not _LARGE <= abs(value) < inf:
+            return complex(value) if kind(dtype) == "c" else float(value)
+        return wrapped(value, dtype) if dtype in INTEGERS else super().number(value, dtype, like)
+
+    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
+        if kind(dtype) not in "fc" or not self.adapter._kernels.is_plain(array):
+            return self.scaled(array, factor, dtype)
+        return array.mul_(factor)
+
+    def plus(self, lhs: Array, rhs: Array) -> Array:
+        signed = self.adapter._signed.get(lhs.dtype)
+        if signed is not None:
+            lhs.view(signed).add_(rhs.view(signed))
+            return lhs
+        return lhs.add_(rhs)
+
+
 class TorchAdapter(Adapter):
     """PyTorch's dense tensors on any device."""
 
@@ -192,6 +263,8 @@ class TorchAdapter(Adapter):
     cpu = CPU
     own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
     blocks: cached_property[BlockAccess | None] = cached_property(TorchBlocks)
+    out = cached_property(TorchOut)
+    arithmetic = cached_property(TorchArithmetic)
     orders = cached_property(TorchOrders)
     exponents: cached_property[Exponents | None] = cached_property(TorchExponents)
     semirings: cached_property[Semirings | None] = cached_property(TorchSemirings)
@@ -449,60 +522,6 @@ class TorchAdapter(Adapter):
     def public_class(self) -> type[Adapter]:
         return _PublicTorch
 
-    # -- results ----------------------------------------------------------------------------------------
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
-        if (out.requires_grad and self.gradients.needed(out)) or any(map(self.gradients.needed, operands)):
-            raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
-        if out.numel() > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
-            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
-
-    def write(self, out: Array, result: Array) -> None:
-        out.copy_(result.clone() if _may_share(out, result) else result)
-
-    def write_new(self, out: Array, result: Array) -> None:
-        out.copy_(result)
-
-    def number(self, value: Any, dtype: str, like: Array) -> Any:
-        # An argument of the kernel: a tensor would be copied to the device, which waits for the stream.
-        if kind(dtype) == "b":
-            return bool(value)
-        if kind(dtype) in "fc" and not _LARGE <= abs(value) < inf:
-            return complex(value) if kind(dtype) == "c" else float(value)
-        return wrapped(value, dtype) if dtype in INTEGERS else super().number(value, dtype, like)
-
-    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
-        if kind(dtype) not in "fc" or not self._kernels.is_plain(array):
-            return self.scaled(array, factor, dtype)
-        return array.mul_(factor)
-
-    def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
-        if out.dtype is not self.dtype(dtype) or not self._adds_in_place(dtype, alpha, beta):
-            super().update(alpha, result, beta, out, dtype)
-            return
-        if beta == 0:
-            out.copy_(result * alpha)
-        else:
-            (out if beta == 1 else out.mul_(beta)).add_(result, alpha=alpha)
-
-    def product_into(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., None] | None:
-        product = self._kernels.product_into(*shapes) if dtype in _FLOATS else None
-        if product is None:
-            return None
-
-        def run(alpha: Any, lhs: Array, rhs: Array, beta: Any, out: Array) -> None:
-            # BLAS takes a factor of 0 as a word to ignore nan and infinities.
-            if alpha != 0 and self._adds_in_place(dtype, alpha, beta):
-                product(alpha, lhs, rhs, beta, out)
-            else:
-                self.update(alpha, self.xp.matmul(lhs, rhs), beta, out, dtype)
-
-        return run
-
-    def _adds_in_place(self, dtype: str, alpha: Any, beta: Any) -> bool:
-        """Whether torch's in-place functions accept factors; some refuse those that overflow in float32."""
-        return kind(dtype) in "fc" and all(abs(factor) < _LARGE for factor in (alpha, beta))
-
     # -- torch's own einsum -----------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
@@ -511,16 +530,6 @@ class TorchAdapter(Adapter):
     def has_values(self, array: Array) -> bool:
         # Waiting for a stream that a graph is captured from is an error.
         return super().has_values(array) and not (array.is_cuda and self.xp.cuda.is_current_stream_capturing())
-
-    def plus(self, lhs: Array, rhs: Array) -> Array:
-        signed = self._signed.get(lhs.dtype)
-        if signed is not None:
-            lhs.view(signed).add_(rhs.view(signed))
-            return lhs
-        return lhs.add_(rhs)
-
-    def may_overlap(self, out: Array, array: Array) -> bool:
-        return _may_share(out, array)
 
     # -- to and from the host ----------------------------------------------------------------------------
 

@@ -189,3 +189,6 @@ class Arrays:
     def to_numpy(self, array: Array) -> Any:
         """The values of ``array`` as a NumPy array."""
         return np.asarray(array)
+
+    def synchronize(self, array: Array) -> None:
+        """Wait until ``array`` is computed, if the framework works asynchronously."""

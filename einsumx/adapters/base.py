@@ -7,40 +7,45 @@ framework that is not installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.facets import (
+    Arithmetic,
     BlockAccess,
-    Configured,
     Exponents,
     Gradients,
     MemoryOrders,
-    Replaced,
+    OutAccess,
     Semirings,
-    Transfers,
-    Updates,
 )
+from einsumx.adapters.primitives import Primitives
+from einsumx.adapters.replacement import Name
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.dtypes import can_cast
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from einsumx.adapters.framework_options import FrameworkOptions
 
 __all__ = ["Adapter", "Array", "Run", "Signature"]
 
 np: Any = LazyModule("numpy")
 
 
-class Adapter(Replaced, Configured, Updates, Transfers):
+class Adapter(Primitives):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
     The primitives use names that NumPy and the array API standard share, so a subclass overrides only those in which
-    its framework differs. The other base classes hold optional features: results, blocks, updates, transfers,
-    further keywords, and the names of the framework's own einsum.
+    its framework differs. Each further feature is a part, a class of :mod:`einsumx.adapters.facets`; a framework that
+    lacks it has None.
     """
 
     missing: Mapping[str, str] = MappingProxyType({})
@@ -50,6 +55,16 @@ class Adapter(Replaced, Configured, Updates, Transfers):
     def blocks(self) -> BlockAccess | None:
         """Contractions under a memory limit; None if the framework cannot keep one."""
         return BlockAccess(self)
+
+    @cached_property
+    def out(self) -> OutAccess | None:
+        """``out=``; None if the framework's arrays cannot be written to."""
+        return None
+
+    @cached_property
+    def arithmetic(self) -> Arithmetic:
+        """Numbers times arrays, and sums of two arrays."""
+        return Arithmetic(self)
 
     @cached_property
     def orders(self) -> MemoryOrders | None:
@@ -80,6 +95,14 @@ class Adapter(Replaced, Configured, Updates, Transfers):
         except BackendError:
             return False
         return True
+
+    def element(self, array: Array) -> Array:
+        """A result without axes, in the form that the framework's own einsum returns."""
+        return array
+
+    def boxed(self, result: Any, dtype: str) -> Array:
+        """The inverse of :meth:`element`: the result of a plan of ``dtype`` as a plain array."""
+        return self.plain(result)
 
     def serving(self, kind: type) -> Adapter:
         """The adapter for arrays of this type; another one if the backend has several kinds of arrays."""
@@ -168,6 +191,26 @@ class Adapter(Replaced, Configured, Updates, Transfers):
     def prepare(self, run: Run, program: Program) -> Run:
         """Wrap the function that executes a plan or a part of one, for example to jit it or to set a mode around it."""
         return run
+
+    def configured(self, options: FrameworkOptions) -> Self:
+        """The adapter that runs plans with these options, some of which are set. It is used for nothing else.
+
+        Raises:
+            BackendError: the framework has no such keyword, or the value is wrong.
+        """
+        options.refuse(self.name)
+        return self
+
+    # -- the framework's own einsum ---------------------------------------------------------------------
+
+    own_errors: Mapping[type[EinsumxError], type[Exception]] = MappingProxyType({})
+    """The errors that the framework's own einsum raises where einsumx raises one of the keys. After
+    :func:`einsumx.patch`, errors of these classes are both, for code that catches the framework's."""
+
+    def names(self) -> Iterable[Name]:
+        """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""
+        if hasattr(self.xp, "einsum"):
+            yield Name(self.xp, "einsum")
 
     # -- plans as code ----------------------------------------------------------------------------------
 

@@ -1,45 +1,37 @@
-"""The optional features of a backend, one class each.
+"""The parts beside an adapter, one class for each feature.
 
-The defaults suit a library whose arrays slice, add and assign as NumPy's do, or report that the feature is missing.
+The defaults suit a library whose arrays slice, add and assign as NumPy's do.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.arrays import Arrays
-from einsumx.adapters.primitives import Primitives
-from einsumx.adapters.replacement import Name
 from einsumx.adapters.typing import Array, Recorded
-from einsumx.errors import REFUSALS, BackendError, EinsumxError, shown
+from einsumx.errors import REFUSALS, BackendError, shown
 from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from einsumx.adapters.framework_options import FrameworkOptions
     from einsumx.adapters.staging import Ring
     from einsumx.ir.ops import Matmul
 
 __all__ = [
+    "Arithmetic",
     "BlockAccess",
-    "Configured",
     "Exponents",
     "Gradients",
     "MemoryOrders",
+    "OutAccess",
     "Part",
-    "Replaced",
-    "Results",
     "Semirings",
-    "Transfers",
-    "Updates",
     "blocks_of",
     "needs_gradient",
+    "out_of",
     "why_missing",
 ]
 
@@ -78,7 +70,7 @@ class BlockAccess(Part):
 
     def add(self, total: Array, part: Array) -> Array:
         """``total + part``, in the memory of ``total`` if possible; nothing else refers to either."""
-        return self.adapter.plus(total, part)
+        return self.adapter.arithmetic.plus(total, part)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Array:
         """An uninitialized array; all its blocks will be written."""
@@ -130,20 +122,11 @@ class BlockAccess(Part):
         return None
 
 
-class Results(Arrays):
-    """The form of results, and ``out=``."""
+class OutAccess(Part):
+    """Arrays that can be written to, for ``out=``."""
 
-    def element(self, array: Array) -> Array:
-        """A result without axes, in the form that the framework's own einsum returns."""
-        return array
-
-    def boxed(self, result: Any, dtype: str) -> Array:
-        """The inverse of :meth:`element`: the result of a plan of ``dtype`` as a plain array."""
-        return self.plain(result)
-
-    def check_out(self, out: Array, operands: Sequence[Array]) -> None:
+    def check(self, out: Array, operands: Sequence[Array]) -> None:
         """Raise BackendError if ``out`` cannot be written, before any work is done."""
-        raise BackendError(f"{self.name} arrays cannot be written to; leave out= away and use the result")
 
     def may_overlap(self, out: Array, array: Array) -> bool:
         """Whether writing to ``out`` can change ``array``; True if unknown."""
@@ -157,37 +140,12 @@ class Results(Arrays):
         """As :meth:`write`, for a ``result`` that shares memory with no other array."""
         self.write(out, result)
 
-
-class Updates(Results, Primitives):
-    """For :func:`einsumx.addeinsum`: results that are multiplied by a number, and added to an array.
-
-    The defaults use the primitives. All numbers have the kind of the dtype in which they multiply.
-    """
-
-    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
-        """``factor * array`` as a new array, computed in ``dtype``."""
-        return self.multiply(self._as(array, dtype), self.number(factor, dtype, array))
-
-    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
-        """As :meth:`scaled`, for an ``array`` of ``dtype`` that nothing else refers to, and that it may write to."""
-        return self.scaled(array, factor, dtype)
-
-    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
-        """``alpha * result + beta * values`` as a new array, computed in ``dtype``; ``beta=0`` ignores the values."""
-        if beta == 0:
-            return self.scaled(result, alpha, dtype)
-        if beta != 1:
-            own, other = self.scaled(values, beta, dtype), self._as(result, dtype)
-            return self.plus(own, other if alpha == 1 else self.scaled(other, alpha, dtype))
-        own = self.copy(self._as(result, dtype)) if alpha == 1 else self.scaled(result, alpha, dtype)
-        return self.plus(own, self._as(values, dtype))
-
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         """``out = alpha * result + beta * out``, computed in ``dtype``; ``beta=0`` does not read ``out``.
 
         ``result`` shares memory with no other array.
         """
-        self.write_new(out, self.combined(alpha, result, beta, out, dtype))
+        self.write_new(out, self.adapter.arithmetic.combined(alpha, result, beta, out, dtype))
 
     def product_into(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., None] | None:
         """A function ``f(alpha, lhs, rhs, beta, out)`` that does the same for a product of ``lhs`` and ``rhs``.
@@ -202,6 +160,24 @@ class Updates(Results, Primitives):
         """
         return None
 
+
+class Arithmetic(Part):
+    """Numbers times arrays, and sums of two arrays, as for :func:`einsumx.addeinsum`.
+
+    The defaults use the primitives. All numbers have the kind of the dtype in which they multiply.
+    """
+
+    def number(self, value: Any, dtype: str, like: Array) -> Array:
+        """A number as an array of ``dtype`` that broadcasts with ``like``, on the same device."""
+        host = {"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)  # dtypes that NumPy lacks
+        with np.errstate(all="ignore"):
+            array = np.full((1,) * len(like.shape), value, host)
+        return self.as_dtype(self.adapter.from_numpy(array, self.adapter.device(like)), dtype)
+
+    def as_dtype(self, array: Array, dtype: str) -> Array:
+        """``array`` in ``dtype``; the same array if it is in that."""
+        return array if self.adapter.dtype_name(array.dtype) == dtype else self.adapter.cast(array, dtype)
+
     def plus(self, lhs: Array, rhs: Array) -> Array:
         """``lhs + rhs``, where a gradient may be recorded or a graph traced; nothing else refers to ``lhs``.
 
@@ -209,22 +185,24 @@ class Updates(Results, Primitives):
         """
         return lhs + rhs
 
-    def number(self, value: Any, dtype: str, like: Array) -> Array:
-        """A number as an array of ``dtype`` that broadcasts with ``like``, on the same device."""
-        host = {"bfloat16": "float32", "complex32": "complex64"}.get(dtype, dtype)  # dtypes that NumPy lacks
-        with np.errstate(all="ignore"):
-            array = np.full((1,) * len(like.shape), value, host)
-        return self._as(self.from_numpy(array, self.device(like)), dtype)
+    def scaled(self, array: Array, factor: Any, dtype: str) -> Array:
+        """``factor * array`` as a new array, computed in ``dtype``."""
+        return self.adapter.multiply(self.as_dtype(array, dtype), self.number(factor, dtype, array))
 
-    def _as(self, array: Array, dtype: str) -> Array:
-        return array if self.dtype_name(array.dtype) == dtype else self.cast(array, dtype)
+    def scaled_new(self, array: Array, factor: Any, dtype: str) -> Array:
+        """As :meth:`scaled`, for an ``array`` of ``dtype`` that nothing else refers to, and that it may write to."""
+        return self.scaled(array, factor, dtype)
 
-
-class Transfers(Arrays):
-    """Devices, on which arrays are computed."""
-
-    def synchronize(self, array: Array) -> None:
-        """Wait until ``array`` is computed, if the framework works asynchronously."""
+    def combined(self, alpha: Any, result: Array, beta: Any, values: Array, dtype: str) -> Array:
+        """``alpha * result + beta * values`` as a new array, computed in ``dtype``; ``beta=0`` ignores the values."""
+        if beta == 0:
+            return self.scaled(result, alpha, dtype)
+        if beta != 1:
+            own, other = self.scaled(values, beta, dtype), self.as_dtype(result, dtype)
+            return self.plus(own, other if alpha == 1 else self.scaled(other, alpha, dtype))
+        is_one = alpha == 1
+        own = self.adapter.copy(self.as_dtype(result, dtype)) if is_one else self.scaled(result, alpha, dtype)
+        return self.plus(own, self.as_dtype(values, dtype))
 
 
 class Gradients(ABC):
@@ -275,8 +253,8 @@ class Exponents(Part):
 
     def times_factor(self, array: Array, factor: float, dtype: str, is_new: bool) -> Array:
         """``array * factor`` for a power of two that ``dtype`` holds; ``is_new`` if the array may be written to."""
-        multiply = self.adapter.scaled_new if is_new else self.adapter.scaled
-        return multiply(array, factor, dtype)
+        arithmetic = self.adapter.arithmetic
+        return (arithmetic.scaled_new if is_new else arithmetic.scaled)(array, factor, dtype)
 
     def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
         """``array * 2**exponent`` as a mantissa and an exponent, an integer array without axes; None if it has values.
@@ -402,32 +380,6 @@ class Semirings(Part):
         return joined
 
 
-class Configured(Arrays):
-    """Keywords of ``einsum`` that only some frameworks have."""
-
-    def configured(self, options: FrameworkOptions) -> Self:
-        """The adapter that runs plans with these options, some of which are set. It is used for nothing else.
-
-        Raises:
-            BackendError: the framework has no such keyword, or the value is wrong.
-        """
-        options.refuse(self.name)
-        return self
-
-
-class Replaced(Arrays):
-    """The names of the framework's own einsum, and its errors."""
-
-    own_errors: Mapping[type[EinsumxError], type[Exception]] = MappingProxyType({})
-    """The errors that the framework's own einsum raises where einsumx raises one of the keys. After
-    :func:`einsumx.patch`, errors of these classes are both, for code that catches the framework's."""
-
-    def names(self) -> Iterable[Name]:
-        """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""
-        if hasattr(self.xp, "einsum"):
-            yield Name(self.xp, "einsum")
-
-
 def blocks_of(adapter: Any) -> BlockAccess:
     """The blocks of a framework's arrays.
 
@@ -438,6 +390,19 @@ def blocks_of(adapter: Any) -> BlockAccess:
     if blocks is None:
         raise BackendError(f"{adapter.name}: {why_missing(adapter, 'blocks')}")
     return blocks
+
+
+def out_of(adapter: Any) -> OutAccess:
+    """How a framework's arrays are written to.
+
+    Raises:
+        BackendError: they cannot be.
+    """
+    out: OutAccess | None = adapter.out
+    if out is None:
+        message = f"{adapter.name} arrays cannot be written to; leave out= away and use the result"
+        raise BackendError(adapter.missing.get("out", message))
+    return out
 
 
 def needs_gradient(adapter: Any, array: Array) -> bool:

@@ -127,13 +127,13 @@ def _by_matmul(functions: Semirings, otherwise: Product, terms: int, dtype: str)
         is_right = sums >= least
         if has_values and bool(every(is_right)):
             return log(sums) + rows + columns
-        lowest = adapter.number(-float("inf"), dtype, sums)
+        lowest = adapter.arithmetic.number(-float("inf"), dtype, sums)
         possible = adapter.matmul(adapter.cast(left > lowest, dtype), adapter.cast(right > lowest, dtype), False, False)
 
         def shifted_back() -> Array:
             # A sum of nothing but minus infinities is one, and has no derivatives.
             where = functions.named("where")
-            total = where(is_right, sums, adapter.number(1.0, dtype, sums))
+            total = where(is_right, sums, adapter.arithmetic.number(1.0, dtype, sums))
             return where(is_right, log(total) + rows + columns, lowest)
 
         is_whole = every(is_right | ((sums == 0) & (possible == 0)))
@@ -151,7 +151,7 @@ def _shift(functions: Semirings, array: Array, *axes: int) -> Array:
 
 def _finite(functions: Semirings, array: Array) -> Array:
     adapter = functions.adapter
-    zero = adapter.number(0.0, adapter.dtype_name(array.dtype), array)
+    zero = adapter.arithmetic.number(0.0, adapter.dtype_name(array.dtype), array)
     return functions.named("where")(functions.named("isfinite")(array), array, zero)
 
 
@@ -178,7 +178,7 @@ def log_sum_exp(functions: Semirings, array: Array, axes: tuple[int, ...]) -> Ar
     # An infinity or nan is the result itself. The derivative of the logarithm at 0 would be nan.
     is_finite = functions.named("isfinite")(largest)
     logarithm = functions.named("log")(
-        where(is_finite, total, adapter.number(1.0, adapter.dtype_name(array.dtype), total))
+        where(is_finite, total, adapter.arithmetic.number(1.0, adapter.dtype_name(array.dtype), total))
     )
     return where(is_finite, logarithm + largest, largest)
 

@@ -181,12 +181,12 @@ class SemiringAlgebra(Algebra):
 
     def _repeated(self, adapter: Adapter, source: Array, count: int) -> Array:
         """So many equal terms of a sum of exponentials, which add the logarithm of their number."""
-        number = adapter.number(log(count), adapter.dtype_name(source.dtype), source)
+        number = adapter.arithmetic.number(log(count), adapter.dtype_name(source.dtype), source)
         return _functions(adapter).elementwise("add", source, number)
 
     def _zeros(self, adapter: Adapter, sources: Sequence[Array], op: ops.Zeros) -> Array:
         zeros = adapter.zeros(sources, op.shape, op.dtype)
-        return _functions(adapter).elementwise("add", zeros, adapter.number(self.zero, op.dtype, zeros))
+        return _functions(adapter).elementwise("add", zeros, adapter.arithmetic.number(self.zero, op.dtype, zeros))
 
     def _matmul(
         self, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str

@@ -11,6 +11,7 @@ from types import EllipsisType, MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.facets import Arithmetic
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import NAMED, kind
 
@@ -199,6 +200,14 @@ def _bounds(part: slice) -> list[str]:
     return ["" if end is None else str(index(end)) for end in ends]
 
 
+class _Literals(Arithmetic):
+    """Numbers as code."""
+
+    def number(self, value: Any, dtype: str, like: Array) -> Any:
+        typed = getattr(self.adapter, "typed", None)  # only NumPy's functions need it
+        return value if typed is None else typed(value, dtype)
+
+
 class _Recording(Adapter):
     """What a framework's adapter is not asked while its primitives are recorded, as it would ask the framework."""
 
@@ -213,9 +222,7 @@ class _Recording(Adapter):
     def from_numpy(self, array: Any, device: str = "") -> Array:
         return self.xp.zeros(array.shape, dtype=self.dtype(array.dtype.name))  # primitives convert no other array
 
-    def number(self, value: Any, dtype: str, like: Array) -> Any:
-        typed = getattr(self, "typed", None)  # only NumPy's functions need it
-        return value if typed is None else typed(value, dtype)
+    arithmetic = cached_property(_Literals)
 
 
 def recording(adapter: Adapter) -> tuple[Adapter, str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.adapters.facets import out_of
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.cost import last_uses
@@ -245,7 +246,7 @@ def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] |
 
     Returns:
         The function; None if the program does not end in a product that the framework adds to an ``out`` of this layout
-        better than :meth:`~einsumx.adapters.facets.Updates.update` does.
+        better than :meth:`~einsumx.adapters.facets.OutAccess.update` does.
     """
     product = next((op for op in reversed(program.ops) if isinstance(op, Matmul)), None)
     if product is None or not program.shape:
@@ -256,7 +257,7 @@ def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] |
     if undo is None or dtypes[product.out] != program.dtype:
         return None
     lhs, rhs = product.sources
-    add = adapter.product_into(product, (shapes[lhs], shapes[rhs]), dtypes[lhs])
+    add = out_of(adapter).product_into(product, (shapes[lhs], shapes[rhs]), dtypes[lhs])
     if add is None:
         return None
 

@@ -15,6 +15,7 @@ from einsumx.imports import LazyModule
 from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:
+    from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.facets import MemoryOrders
     from einsumx.ir import cost, sizes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from einsumx.runtime.prepare import Prepared
     from einsumx.runtime.request import Options, Order, Request
 else:
+    facets = LazyModule("einsumx.adapters.facets")
     cost, sizes = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.ir.sizes")
     execute = LazyModule("einsumx.runtime.execute")
     factors = LazyModule("einsumx.runtime.factors")
@@ -147,8 +149,8 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
 
     Before any work it checks what arrays of equal signatures may differ in: whether ``out`` can be written.
     """
-    run, check, fit = prepared.run, adapter.check_out, _fitting(adapter, prepared.program, target)
-    write = adapter.write if cost.returns_view(prepared.program) else adapter.write_new
+    run, access, fit = prepared.run, facets.out_of(adapter), _fitting(adapter, prepared.program, target)
+    check, write = access.check, access.write if cost.returns_view(prepared.program) else access.write_new
 
     def run_into(out: Array, *arrays: Array) -> Array:
         check(out, arrays)
@@ -183,7 +185,7 @@ def _adding(
             added = adapter.reshape(added, shape)
         if is_expanded:
             added = adapter.expand(added, program.shape)
-        return adapter.combined(alpha, result, beta, added, dtype)
+        return adapter.arithmetic.combined(alpha, result, beta, added, dtype)
 
     def new(scale: Factors, added: Array, *arrays: Array) -> Array:
         def plain(*arrays: Array) -> Array:
@@ -192,12 +194,16 @@ def _adding(
 
         return _ordered(adapter, prepared._replace(run=plain), wanted.order)(*arrays)
 
+    if out is None:
+        return new
+    access = facets.out_of(adapter)
+
     def written(scale: Factors, out: Array, added: Array, *arrays: Array) -> Array:
-        adapter.check_out(out, (*arrays, added))
-        adapter.write_new(out, total(scale, added, arrays))
+        access.check(out, (*arrays, added))
+        access.write_new(out, total(scale, added, arrays))
         return out
 
-    return new if out is None else written
+    return written
 
 
 def sum_dtype(
@@ -248,7 +254,8 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
         out: the signature of ``out``.
         dtype: the dtype to multiply and add in.
     """
-    run, program, check, may_overlap = prepared.run, prepared.program, adapter.check_out, adapter.may_overlap
+    run, program, access = prepared.run, prepared.program, facets.out_of(adapter)
+    check, may_overlap = access.check, access.may_overlap
     fit = _fitting(adapter, program, out)
     is_view = cost.returns_view(program)
     run_into = None
@@ -265,9 +272,9 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
         if fit is not None:
             out = fit(out, result)
         if alpha == 1 and beta == 0:
-            (adapter.write if is_view else adapter.write_new)(out, result)
+            (access.write if is_view else access.write_new)(out, result)
         else:
-            adapter.update(alpha, adapter.copy(result) if is_view else result, beta, out, dtype)
+            access.update(alpha, adapter.copy(result) if is_view else result, beta, out, dtype)
         return out
 
     return run_update

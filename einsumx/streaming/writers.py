@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.facets import BlockAccess, blocks_of
+from einsumx.adapters.facets import BlockAccess, blocks_of, out_of
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
 from einsumx.algebra.scaled import FrexpResult, ScaledArray, times_power
@@ -295,7 +295,7 @@ def _updated(adapter: Adapter, block: Array, values: Array, dtype: Any, factors:
     """A multiple of a block plus a multiple of the values in an array of ``dtype``, as a new array."""
     common = common_dtype(adapter, adapter.dtype_name(block.dtype), adapter.dtype_name(dtype))
     alpha, beta = factors.within(common)
-    return adapter.combined(alpha, block, beta, values, common)
+    return adapter.arithmetic.combined(alpha, block, beta, values, common)
 
 
 def write(out: Any, box: Box, values: Any, at_once: int = 0) -> None:
@@ -386,7 +386,7 @@ class Output:
             raise BackendError(f"out= is a {kind} that is open read-only")
         if framework is None:
             return _Host(self._out, adapter, itemsize(program.dtype), at_once)
-        framework.check_out(out, [array for array in map(opened_here, self._operands) if owner(array) is framework])
+        out_of(framework).check(out, [array for array in map(opened_here, self._operands) if owner(array) is framework])
         device = framework.device(out)
         is_on_device = framework is adapter and (device == program.device or not device or not program.device)
         if not is_on_device and not is_host(device):
@@ -414,11 +414,11 @@ def overlap(out: Any, operand: Any) -> bool:
         return True
     numpy = get_backend("numpy")
     out_memory, operand_memory = _in_memory(out), _in_memory(operand)
-    if out_memory is not None and operand_memory is not None and numpy.may_overlap(out_memory, operand_memory):
+    if out_memory is not None and operand_memory is not None and out_of(numpy).may_overlap(out_memory, operand_memory):
         return True
     framework = owner(out)
     if out_memory is None and framework is not None:
-        return framework is owner(operand) and framework.may_overlap(out, operand)
+        return framework is owner(operand) and (framework.out is None or framework.out.may_overlap(out, operand))
     return in_one_place(
         out if out_memory is None else out_memory, operand if operand_memory is None else operand_memory
     )
