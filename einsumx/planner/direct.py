@@ -443,8 +443,9 @@ def _slower(sides: tuple[_Matrices, _Matrices], rows: int, cols: int, inner: int
     )
 
 
-_UNREADABLE = 4
-"""The turns of a result that the next step cannot read in place."""
+_LOOPED, _UNREADABLE = 4, 8
+"""The turns of a result that the next step reads in place if it loops over some of its axes, or cannot read in place.
+"""
 
 
 def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, traits: Traits) -> int:
@@ -457,7 +458,12 @@ def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, traits: Tr
     order = use.order
     if order is not None:
         return count + (result != order and (len(result) == len(order) or result != use.target(result)))
-    return count if use.is_ready(result, left.term.sizes, traits) else count + _UNREADABLE
+    if use.is_ready(result, left.term.sizes, traits):
+        return count
+    summed = use.contracted
+    start = result.index(summed[0])
+    is_looped = traits.broadcasts_batch and traits.max_batch_axes is None and result[-1] not in use.batch
+    return count + (_LOOPED if is_looped and result[start : start + len(summed)] == summed else _UNREADABLE)
 
 
 _LABEL = 0.1
@@ -561,18 +567,22 @@ def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[O
     order = product_order(lhs, rhs, use)
     first = slot
     for term in (lhs, rhs):
-        source = term.slot if term.flat is None else _settled(term, first, calls)
         labels = tuple(filter(term.labels.__contains__, order))
+        is_spread = labels != order[len(order) - len(labels) :]
+        source, flat = term.slot, term.flat
+        if flat is not None and not (is_spread and labels == term.labels):
+            source, flat = _settled(term, first, calls), None
         slot = first + len(calls)
         if labels != term.labels:
             calls.append(Transpose(slot, source, tuple(map(term.labels.index, labels))))
             source, slot = slot, slot + 1
-        if labels != order[len(order) - len(labels) :]:
+        if is_spread:
             spread = [label in labels for label in order]
             start = spread.index(True)
             shape = tuple([term.sizes[label] if own else 1 for label, own in zip(order[start:], spread[start:])])
-            calls.append(Reshape(slot, source, shape))
-            source, slot = slot, slot + 1
+            if shape != flat:
+                calls.append(Reshape(slot, source, shape))
+                source, slot = slot, slot + 1
         slots.append(source)
     calls.append(Multiply(slot, *slots))
     return calls, Term(slot, order, None, lhs.sizes)
