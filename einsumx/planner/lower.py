@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import filterfalse
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.adapters.traits import Traits
+from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
@@ -17,16 +18,21 @@ from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
-from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import replay
-from einsumx.planner.builder import Builder
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
-from einsumx.planner.matmul import reads_packed
-from einsumx.planner.narrow import exact_products, wide_sums
-from einsumx.planner.pairwise import contract, wide_product
 from einsumx.planner.path import step_outputs
-from einsumx.planner.selection import BY_COST, ONE_EINSUM, Alternative, Choosing
 from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
+
+if TYPE_CHECKING:
+    from einsumx.ir import simplify
+    from einsumx.planner import builder as building
+    from einsumx.planner import matmul, narrow, pairwise, selection
+    from einsumx.planner.builder import Builder
+    from einsumx.planner.selection import Alternative, Choosing
+else:  # the direct road needs none of these
+    simplify, building = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.builder")
+    matmul, narrow = LazyModule("einsumx.planner.matmul"), LazyModule("einsumx.planner.narrow")
+    pairwise, selection = LazyModule("einsumx.planner.pairwise"), LazyModule("einsumx.planner.selection")
 
 __all__ = ["Setting", "alternatives", "lower"]
 
@@ -92,7 +98,7 @@ def lower(
         lowered = None if names or accumulate is not None else direct_ops(equation, operands, traits, dtype)
         if lowered is None:
             problem = _Problem(equation, operands, path, traits, dtype, accumulate)
-            lowered = _lowered(problem, Choosing(names) if names else BY_COST)
+            lowered = _lowered(problem, selection.Choosing(names) if names else selection.BY_COST)
         calls, result = lowered
     named = "" if equation.named == equation.text else equation.named
     return Program(
@@ -122,13 +128,13 @@ def alternatives(
     problem = _Problem(equation, operands, path, traits, dtype, accumulate)
     if 0 in equation.sizes:
         return []
-    choosing = Choosing(listed=True)
+    choosing = selection.Choosing(listed=True)
     _lowered(problem, choosing)
     steps = (choosing.alternatives or [])[-len(path) :]
     if len(steps) == 1 and _may_be_one_einsum(problem):
         model = CostModel(traits, dtype)
         seconds = model.least_einsum(prod(equation.sizes), len(operands))
-        steps[0].append(Alternative(ONE_EINSUM, seconds, ONE_EINSUM))
+        steps[0].append(selection.Alternative(selection.ONE_EINSUM, seconds, selection.ONE_EINSUM))
     return steps
 
 
@@ -141,7 +147,7 @@ def _lowered(problem: _Problem, choosing: Choosing) -> tuple[tuple[Op, ...], int
     builder, slot = _compute(problem, choosing)
     if builder.is_tidy:
         return tuple(builder.ops), slot
-    calls, result = simplify(builder.ops, [operand.shape for operand in operands], slot)
+    calls, result = simplify.simplify(builder.ops, [operand.shape for operand in operands], slot)
     if choosing.is_by_cost and _may_be_one_einsum(problem) and _one_einsum_is_cheaper(problem, calls):
         return (one_einsum(equation, count),), count
     return calls, result
@@ -158,19 +164,19 @@ def _compute(problem: _Problem, choosing: Choosing) -> tuple[Builder, int]:
     That is a wider one if rounding each intermediate would lose too much, and a float for integers if it is exact.
     """
     equation, operands, path, traits, dtype, accumulate = problem
-    builder = Builder(equation.sizes, traits, len(operands), choosing)
+    builder = building.Builder(equation.sizes, traits, len(operands), choosing)
     if accumulate is not None:
         return builder, _lower_in(builder, problem, accumulate)
-    sums = wide_sums(builder, equation, operands, dtype)
+    sums = narrow.wide_sums(builder, equation, operands, dtype)
     if sums:
         return builder, _lower_in(builder, problem, operands[0].dtype, sums=sums)
-    floats = exact_products(builder, equation, operands, path, dtype)
+    floats = narrow.exact_products(builder, equation, operands, path, dtype)
     if floats is not None:
         return builder, _lower_in(builder, problem, floats.compute, floats.between)
     wider = dict(traits.widen).get(dtype)
     slot = _lower_in(builder, problem, dtype)
     if wider is not None and not _rounds_once(builder.ops, operands, traits, dtype):
-        builder = Builder(equation.sizes, traits, len(operands), choosing)
+        builder = building.Builder(equation.sizes, traits, len(operands), choosing)
         slot = _lower_in(builder, problem, wider)
     return builder, slot
 
@@ -230,7 +236,7 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     terms, repeated, counted = _read(builder, problem, compute)
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
-    lowered_step = partial(wide_product, sums=sums) if sums else contract
+    lowered_step = partial(pairwise.wide_product, sums=sums) if sums else pairwise.contract
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
         steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
@@ -330,7 +336,7 @@ def _uses(
     last: Labels,
 ) -> list[ResultUse]:
     """How the result of each step is used: by a later step, or as the output."""
-    takes_sides = reads_packed(builder.traits, dtype)
+    takes_sides = matmul.reads_packed(builder.traits, dtype)
     labels: list[Collection[int]] = [term.labels for term in terms]
     operands: list[Term | None] = list(terms)
     makers: list[int | None] = [None] * len(terms)
