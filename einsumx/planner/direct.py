@@ -462,8 +462,9 @@ def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, traits: Tr
         return count
     summed = use.contracted
     start = result.index(summed[0])
-    is_looped = traits.broadcasts_batch and traits.max_batch_axes is None and result[-1] not in use.batch
-    return count + (_LOOPED if is_looped and result[start : start + len(summed)] == summed else _UNREADABLE)
+    takes_loops = traits.broadcasts_batch and traits.max_batch_axes is None and traits.batch_layout == "strided"
+    is_run = result[start : start + len(summed)] == summed and result[-1] not in use.batch
+    return count + (_LOOPED if takes_loops and is_run else _UNREADABLE)
 
 
 _LABEL = 0.1
@@ -519,13 +520,12 @@ def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> tu
     for side, is_left in zip(sides, (True, False)):
         term, free, contracted, is_turned, reason, _, _, own = side
         source, labels, flat = term.slot, term.labels, term.flat
-        straight, turned = (*own, *free, *contracted), (*own, *contracted, *free)
-        order = straight if is_left else turned
+        order = (*own, *free, *contracted) if is_left else (*own, *contracted, *free)
         if flat is not None and (reason or labels != order):
             calls.append(Reshape(slot, source, term.shape))
             source, slot, flat = slot, slot + 1, None
         if reason:
-            packed = turned if is_turned else straight
+            packed = (*own, *contracted, *free) if is_turned else (*own, *free, *contracted)
             if labels != packed:
                 calls.append(Transpose(slot, source, tuple(map(labels.index, packed))))
                 source, slot = slot, slot + 1
