@@ -45,7 +45,7 @@ TRAITS = Traits(
     native_max_labels=52,
     native_max_operands=8,
     native_any_labels=True,
-    rates=Rates(call=1e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9, native=1e9, sweep=2.5e9),
+    rates=Rates(call=1e-6, matrix=0.045e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9, native=1e9, sweep=2.5e9),
 )
 
 

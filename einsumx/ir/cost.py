@@ -30,9 +30,9 @@ __all__ = [
     "Price",
     "PricedTraits",
     "Speeds",
+    "depends_on_turns",
     "freed",
     "in_use",
-    "is_long_sum",
     "is_sweep",
     "last_uses",
     "layouts",
@@ -292,6 +292,10 @@ _LONG_SUM = 8
 _BOTH_TURNED = 0.1
 """The share by which a long sum takes longer if both matrices are turned."""
 
+_TINY, _TURNED_RIGHT = 1 << 12, 1.0
+"""The most multiply-adds of a tiny product; and how much more overhead a product has whose right matrix is turned, as a
+BLAS packs it, where the framework prefers the longer operand in order."""
+
 _DOT = 0.2
 """The overhead of a product of two vectors in a batch, relative to one of matrices."""
 
@@ -380,8 +384,10 @@ class CostModel:
         work = self._tiled(rows, cols, inner) * self._arithmetic / self._rates.gemm
         each = (work + self._moving(rows, cols, inner)) * (_INNER_BATCH if apart else 1)
         if self._is_strided:
-            if turned[0] and turned[1] and is_long_sum(rows, cols, inner):
+            if turned[0] and turned[1] and _is_long_sum(rows, cols, inner):
                 each *= 1 + _BOTH_TURNED
+            if turned[1] and self._long_side == "in order" and min(rows, cols) > 1:
+                each += _TURNED_RIGHT * self._rates.matrix
             if rows > LOPSIDED * cols or cols > LOPSIDED * rows:
                 each += self._of_sides(rows, cols, inner, turned, each)
         return calls * self._rates.call + matrices * each
@@ -406,7 +412,7 @@ class CostModel:
         if self._long_side == "either":
             return 0.0
         if self._long_side == "left":
-            if is_long_sum(rows, cols, inner):
+            if _is_long_sum(rows, cols, inner):
                 return _WRONG_SIDE * seconds if is_tall else 0.0
             short = min(rows, cols)
             is_uneven = short % _LANES > 0 and rows * cols * self._size < _FAR_ROWS
@@ -515,8 +521,12 @@ class Price(NamedTuple):
         return self.time(*[assumed(prod(amount)) for amount in self.amounts])
 
 
-def is_long_sum(rows: int, cols: int, inner: int) -> bool:
-    """Whether a product sums so many terms that its time depends on which matrices are transposed."""
+def depends_on_turns(rows: int, cols: int, inner: int) -> bool:
+    """Whether a product is so small, or sums so many terms, that its time depends on which matrices are transposed."""
+    return rows * cols * inner <= _TINY or _is_long_sum(rows, cols, inner)
+
+
+def _is_long_sum(rows: int, cols: int, inner: int) -> bool:
     return inner > _LONG_SUM * max(rows, cols)
 
 

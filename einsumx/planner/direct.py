@@ -15,7 +15,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel, is_long_sum
+from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel, depends_on_turns
 from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
@@ -248,8 +248,8 @@ def direct_product(
     steps = matrices * inner * rows * cols
     is_small = steps <= _SMALL
     is_matmul = contracted and dtype in traits.matmul_dtypes and dtype in FLOATS
-    is_of_vectors = not (lhs_free or rhs_free)
-    may_be_native = (is_small or is_of_vectors) and traits.rates.native > 0 and dtype in traits.native_dtypes
+    is_of_vectors, has_vector = not (lhs_free or rhs_free), not (lhs_free and rhs_free)
+    may_be_native = (is_small or has_vector) and traits.rates.native > 0 and dtype in traits.native_dtypes
     may_be_native = may_be_native and len(lhs_labels) + len(rhs_free) <= traits.native_max_labels
     if may_be_native and is_small and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
         innermost = min(map(sizes.__getitem__, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
@@ -272,7 +272,7 @@ def direct_product(
     layout = traits.layout(dtype, bool(batch))
     if layout != "strided":
         return _product_of_packed(sides, batch, layout, use, traits, slot)
-    slower = 0.0 if is_small else _slower(sides, rows, cols, inner, traits, dtype)
+    slower = 0.0 if is_small else _slower(sides, matrices, rows, cols, inner, traits, dtype)
     turns = _turns(sides, batch, use, traits)
     if turns or slower:
         others = _turns(sides[::-1], batch, use, traits)
@@ -429,17 +429,19 @@ def _packed(side: _Matrices, batch: Labels, contracted: Labels) -> _Matrices:
     return _Matrices(side.term, free, contracted, bool(free) and memory[-1] == free[-1], side.copied, own=batch)
 
 
-def _slower(sides: tuple[_Matrices, _Matrices], rows: int, cols: int, inner: int, traits: Traits, dtype: str) -> float:
-    """The seconds by which a product ``[rows, inner] @ [inner, cols]`` takes longer than with its sides swapped."""
+def _slower(
+    sides: tuple[_Matrices, _Matrices], matrices: int, rows: int, cols: int, inner: int, traits: Traits, dtype: str
+) -> float:
+    """The seconds by which products ``[rows, inner] @ [inner, cols]`` take longer than with their sides swapped."""
     left, right = sides
     if left.loops or right.loops:
         rows, cols = left.term.size(left.free), right.term.size(right.free)
     is_lopsided = traits.long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
-    if not is_lopsided and (left.is_turned == right.is_turned or not is_long_sum(rows, cols, inner)):
+    if not is_lopsided and (left.is_turned == right.is_turned or not depends_on_turns(rows, cols, inner)):
         return 0.0
     model = CostModel(traits, dtype)
-    return model.matmul(1, 1, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
-        1, 1, cols, rows, inner, (right.is_turned, not left.is_turned)
+    return model.matmul(1, matrices, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
+        1, matrices, cols, rows, inner, (right.is_turned, not left.is_turned)
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.ir import ops
-from einsumx.ir.cost import run_counters
+from einsumx.ir.cost import depends_on_turns, run_counters
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
@@ -256,6 +256,9 @@ class _Search:
         classes, size = pair.classes, builder.size
         steps = size(classes.contracted) * size(classes.lhs_free) * size(classes.rhs_free)
         self._is_tiny = len(classes.batch) == 1 and steps < traits.tiny_matmul
+        self._turns_matter = bool(classes.batch) and depends_on_turns(
+            size(classes.lhs_free), size(classes.rhs_free), size(classes.contracted)
+        )
         self._in_place: dict[tuple[bool, Labels], OperandAccess | None] = {}
 
     def candidates(self) -> Iterator[Choice]:
@@ -455,7 +458,7 @@ class _Search:
                 OperandAccess(rows, (), at == 1, self._copy(term.memory, order(rows)))
                 for at, order in enumerate((straight, turned))
             ]
-            if self._all or self._reads_packed or not (traits.strided or traits.transpose_flags):
+            if self._all or self._reads_packed or self._turns_matter or not (traits.strided or traits.transpose_flags):
                 accesses.extend(copies)
             else:
                 copies = copies if self._lies_along_sum(term, axes.contracted) else copies[::-1]
