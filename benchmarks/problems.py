@@ -278,6 +278,9 @@ CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
 }
 """By class, equations with the bounds of each label's size; operands and result get random axis orders."""
 
+EVERYDAY = 99
+"""The problems of the classes in the group ``everyday``."""
+
 LARGEST = 3e7
 """The most elements of an operand or a result of these problems."""
 
@@ -314,7 +317,7 @@ def read(group: str, line: str) -> Iterator[Problem]:
 
 
 def all_problems(seed: int = 0, count: int = 30) -> dict[str, list[Problem]]:
-    """The problems by group: those of problems.txt, and ``count`` random ones from the seed."""
+    """The problems by group: those of problems.txt, ``count`` random ones from the seed, and some of all classes."""
     groups: dict[str, list[Problem]] = {}
     for line in Path(__file__).with_name("problems.txt").read_text().splitlines():
         text = line.partition("#")[0].strip()
@@ -323,4 +326,5 @@ def all_problems(seed: int = 0, count: int = 30) -> dict[str, list[Problem]]:
             groups[group] = []
         elif text:
             groups[group] += read(group, text)
-    return {**groups, "random": list(random_problems(seed, count))}
+    everyday = sorted(class_problems(seed, EVERYDAY), key=lambda problem: list(CLASSES).index(problem.group))
+    return {**groups, "random": list(random_problems(seed, count)), "everyday": everyday}

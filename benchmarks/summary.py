@@ -40,6 +40,9 @@ BEST = "the best peer of each problem"
 STEADY, AFTER_PRODUCT = "seconds", "after_product"
 """The keys of a row under which its times are."""
 
+WORST = 10
+"""Problems on which the best peer is faster that are listed."""
+
 LARGE = 32e6
 """Bytes. The C library maps memory of larger results anew for each call; clearing its pages takes time."""
 
@@ -146,9 +149,9 @@ def summaries(run: dict[str, Any]) -> Iterator[Table]:
 
 
 def page_tables(run: dict[str, Any]) -> Iterator[Table]:
-    """The tables of the documentation, for each framework: ratios by group and by peer, and slower problems."""
+    """The tables of the documentation for each framework: ratios by group and by peer, the fastest, the worst."""
     for _, rows in _by_framework(run):
-        for table in (_by_group(rows, EINSUMX), _against(rows, EINSUMX), _slower(rows)):
+        for table in (_by_group(rows, EINSUMX), _against(rows, EINSUMX), _fastest(rows), _slower(rows)):
             if table.rows:
                 yield table
 
@@ -206,10 +209,21 @@ def _against(rows: Sequence[Row], ours: str) -> Table:
     return Table(title, ("other", "times", *COLUMNS), cells)
 
 
+def _fastest(rows: Sequence[Row]) -> Table:
+    """By group, on how many problems each contender is the fastest."""
+    names = list(dict.fromkeys(name for row in rows for name in (EINSUMX, *peers(row[STEADY]))))
+    cells = []
+    for group, part in _parts(rows):
+        times = [{name: row[STEADY][name] for name in names if name in row[STEADY]} for row in part]
+        winners = [min(each, key=lambda name: each[name]) for each in times if each]
+        cells.append((group, *(str(winners.count(name) or "") for name in names)))
+    return Table(f"{rows[0]['framework']}: problems on which each is the fastest", ("problems", *names), cells)
+
+
 def _slower(rows: Sequence[Row]) -> Table:
     """The problems on which the best peer is faster, worst first."""
     slower = sorted((row for row in rows if row["ratio"] is not None and row["ratio"] < EVEN), key=lambda r: r["ratio"])
-    title = f"{rows[0]['framework']}: slower than the best peer, worst first"
+    title = f"{rows[0]['framework']}: slower than the best peer, the worst of {len(slower)}"
     cells = [
         (
             described(row) + (" (large)" if row.get("result_bytes", 0) > LARGE else ""),
@@ -219,7 +233,7 @@ def _slower(rows: Sequence[Row]) -> Table:
             f"{row['ratio']:.2f}",
             *(_only(ratios([row], *pair)) for pair in ((EINSUMX, BEST, AFTER_PRODUCT), (OURS[1], BEST, STEADY))),
         )
-        for row in slower
+        for row in slower[:WORST]
     ]
     return Table(title, ("problem", "group", "einsumx", "best peer", "ratio", "after a product", "measure"), cells)
 
