@@ -358,6 +358,17 @@ def test_a_mistake_is_one_message_and_status_2(capsys, command, arguments, messa
     assert printed.out == ""
 
 
+def test_an_equation_to_compare_without_shapes_is_told_how_to_give_them(capsys):
+    assert main(["compare", "ab,bc->ac"]) == 2
+    assert "the shapes follow the equation: einsumx compare 'ij,jk->ik' 2,3 3,4" in capsys.readouterr().err
+
+
+def test_the_command_alone_lists_its_commands(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "compare,explain,profile" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("einsumx", description="One einsum for every array library.")
     parser.add_argument("--version", action="version", version=f"einsumx {version('einsumx')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True)
 
     def add(name: str, about: str, more: str, run: Callable[[argparse.Namespace], bool]) -> argparse.ArgumentParser:
         command = commands.add_parser(
