@@ -181,7 +181,7 @@ def patch(*frameworks: str) -> None:
         *frameworks: backends' names, such as ``"numpy"`` or ``"torch"``; or ``"dask"``, or ``"opt_einsum"``.
 
     Raises:
-        BackendError: an unknown backend, or a framework that cannot be imported or has no einsum.
+        BackendError: no name, an unknown backend, or a framework that cannot be imported or has no einsum.
 
     >>> import einsumx, numpy as np
     >>> einsumx.patch("numpy")
@@ -284,8 +284,10 @@ def _names_of(frameworks: Sequence[str]) -> list[Names]:
     """The names of backends' frameworks, or of client libraries.
 
     Raises:
-        BackendError: a library cannot be imported, or has no einsum.
+        BackendError: no name, an unknown one, or a library that cannot be imported or has no einsum.
     """
+    if not frameworks:
+        raise BackendError("no library is named; name those whose einsum is to run einsumx, such as 'numpy'")
     return [names_of(replaceable(name)) for name in frameworks]
 
 

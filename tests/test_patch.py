@@ -260,6 +260,12 @@ def test_what_has_no_einsum_of_its_own_is_said(name, text):
             call(name)
 
 
+def test_a_patch_of_nothing_is_an_error():
+    for call in (patch, unpatch, patched().__enter__):
+        with pytest.raises(einsumx.BackendError, match="no library is named"):
+            call()
+
+
 @pytest.mark.skipif(bool(find_spec("cupy")), reason="CuPy is installed")
 def test_a_framework_that_is_not_installed_is_named_with_the_way_to_install_it():
     with pytest.raises(einsumx.BackendError, match=r"cupy cannot be imported.*pip install cupy"):
