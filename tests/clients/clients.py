@@ -226,7 +226,7 @@ CLIENTS = (
             "qis/states_test.py",
         ),
         frameworks=("numpy",),
-        reasons={"test_operation_to_choi": EXACT},
+        reasons={"test_operation_to_choi": EXACT, "test_hilbert_schmidt_inner_product_is_linear": EXACT},
     ),
     Client(
         name="pyscf",
