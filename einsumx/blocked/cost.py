@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.ir.bind import SizedEquation
 
-__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "Size", "Step", "blocking"]
+__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "blocking", "total_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,93 +133,72 @@ class Cost(NamedTuple):
     early: frozenset[int]
 
 
-Size: TypeAlias = Callable[[Sequence[int]], RunCost]
+RunCosts: TypeAlias = Callable[[Stage, Sequence[int]], RunCost]
 """Gives the cost of a run of a stage from the sizes of labels."""
 
 
-class Step:
-    """A stage in the tree of stages, with the costs of the cuts that were tried; ``below`` are its inputs by number."""
+def total_cost(stage: Stage, run_cost: RunCosts, counts: Sequence[int], sizes: Sequence[int]) -> Cost:
+    """The cost of a stage with labels cut into ``counts`` blocks, the largest of which have ``sizes``."""
+    inside, depths = stage.inside, [len(nest) for nest in stage.nests]
+    body = run_cost(stage, sizes)
+    seconds, reading, handing = prod([counts[label] for label in inside]) * (body.seconds + _RUN), 0.0, 0.0
+    reads: list[tuple[int, int]] = []
+    ahead, early = 0, frozenset[int]()
+    inputs: dict[int, Cost] = {}
+    stays: list[Kept] = []
+    for place, (source, depth) in enumerate(zip(stage.inputs, depths)):
+        if isinstance(source, Stage):
+            part = inputs[place] = total_cost(source, run_cost, counts, sizes)
+            seconds += part.seconds
+            reading += part.reading
+            handing += part.handing
+            reads += part.reads
+            stays.append([(depth, part.value), *part.kept])
+            continue
+        size = body.read[place]
+        times = prod([counts[label] for label in stage.nests[place]])
+        blocks = prod([counts[label] for label in stage.carried[place]])
+        reads.append((source, -(-times // blocks)))
+        reading += times * body.read_seconds[place]
+        seconds += times * _READ
+        handing += times * _HANDED if size else 0.0
+        stays.append([(depth, size)])
+        if depth == len(inside) > 0 and size:
+            ahead += size
+            early = early.union(stage.terms[place])
+    for place in stage.order:
+        if place in inputs and inputs[place].ahead > ahead:
+            ahead, early = inputs[place].ahead, inputs[place].early
+    peak, tight = _peak(stage, body, inputs, stays)
+    kept = tuple([(depth, size) for depth, size in chain(*stays) if depth < len(stage.nest) and size])
+    return Cost(seconds, reading, handing, tuple(reads), peak, body.value, kept, tight, ahead, early)
 
-    def __init__(self, stage: Stage, body: Size, below: dict[int, Step]) -> None:
-        self.stage, self._body, self._below = stage, body, below
-        self._inside, self._order = stage.inside, stage.order
-        self._depths = [len(nest) for nest in stage.nests]
-        labels = {label for term in (*stage.terms, stage.inside) for label in term}
-        self._labels: Labels = tuple(sorted(labels.union(*(step._labels for step in below.values()))))
-        self._costs: dict[tuple[int, ...], Cost] = {}
-        self.count: int = 1 + sum(step.count for step in below.values())
 
-    @classmethod
-    def of(cls, stage: Stage, body: Callable[[Stage], Size]) -> Step:
-        """The step of a stage, with those of the stages below it."""
-        below = {place: cls.of(source, body) for place, source in enumerate(stage.inputs) if isinstance(source, Stage)}
-        return cls(stage, body(stage), below)
-
-    def cost(self, counts: Sequence[int], sizes: Sequence[int]) -> Cost:
-        """The cost with labels cut into ``counts`` blocks, the largest of which have ``sizes``."""
-        key = tuple([counts[label] for label in self._labels])
-        if key not in self._costs:
-            self._costs[key] = self._cost(counts, sizes)
-        return self._costs[key]
-
-    def _cost(self, counts: Sequence[int], sizes: Sequence[int]) -> Cost:
-        stage, inside, body = self.stage, self._inside, self._body(sizes)
-        seconds, reading, handing = prod([counts[label] for label in inside]) * (body.seconds + _RUN), 0.0, 0.0
-        reads: list[tuple[int, int]] = []
-        ahead, early = 0, frozenset[int]()
-        inputs = {place: step.cost(counts, sizes) for place, step in self._below.items()}
-        for place, source in enumerate(stage.inputs):
-            if place in inputs:
-                part = inputs[place]
-                seconds += part.seconds
-                reading += part.reading
-                handing += part.handing
-                reads += part.reads
-                continue
-            size = body.read[place]
-            times = prod([counts[label] for label in stage.nests[place]])
-            blocks = prod([counts[label] for label in stage.carried[place]])
-            reads.append((source, -(-times // blocks)))  # type: ignore[arg-type]  # else it is a stage
-            reading += times * body.read_seconds[place]
-            seconds += times * _READ
-            handing += times * _HANDED if size else 0.0
-            if self._depths[place] == len(inside) > 0 and size:
-                ahead += size
-                early = early.union(stage.terms[place])
-        for place in self._order:
-            if place in inputs and inputs[place].ahead > ahead:
-                ahead, early = inputs[place].ahead, inputs[place].early
-        stays: list[Kept] = [[(depth, body.read[place])] for place, depth in enumerate(self._depths)]
-        for place, part in inputs.items():
-            stays[place] = [(self._depths[place], part.value), *part.kept]
-        peak, tight = self._peak(body, inputs, stays)
-        kept = tuple([(depth, size) for depth, size in chain(*stays) if depth < len(stage.nest) and size])
-        return Cost(seconds, reading, handing, tuple(reads), peak, body.value, kept, tight, ahead, early)
-
-    def _peak(self, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
-        """The most bytes alive at once in a run or while its inputs are computed, and the labels of what is alive."""
-        stage, depths = self.stage, self._depths
-        held = [sum([size for _, size in entries]) for entries in stays]
-        held_labels = [term for size, term in zip(held, stage.terms) if size]
-        total = body.value if stage.loops else 0
-        peak, tight = sum(held) + total + body.peak, body.tight.union(*held_labels)
-        for number, place in enumerate(self._order):
-            if place not in inputs:  # computing takes at least as much
-                continue
-            # An input is recomputed when one of its loops advances; what depends on that loop is gone by then.
-            beside = sum([held[other] for other in self._order[:number]])
-            for other in self._order[number + 1 :]:
-                beside += sum([size for depth, size in stays[other] if depth < depths[place]])
-            if depths[place] > len(stage.nest):
-                beside += total
-            if beside + inputs[place].peak > peak:
-                peak = beside + inputs[place].peak
-                tight = inputs[place].tight.union(*(held_labels if beside else ()))
-        return peak, tight
+def _peak(stage: Stage, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
+    """The most bytes alive at once in a run or while its inputs are computed, and the labels of what is alive."""
+    order, depths = stage.order, [len(nest) for nest in stage.nests]
+    held = [sum([size for _, size in entries]) for entries in stays]
+    held_labels = [term for size, term in zip(held, stage.terms) if size]
+    total = body.value if stage.loops else 0
+    peak, tight = sum(held) + total + body.peak, body.tight.union(*held_labels)
+    for number, place in enumerate(order):
+        if place not in inputs:  # computing takes at least as much
+            continue
+        # An input is recomputed when one of its loops advances; what depends on that loop is gone by then.
+        beside = sum([held[other] for other in order[:number]])
+        for other in order[number + 1 :]:
+            beside += sum([size for depth, size in stays[other] if depth < depths[place]])
+        if depths[place] > len(stage.nest):
+            beside += total
+        if beside + inputs[place].peak > peak:
+            peak = beside + inputs[place].peak
+            tight = inputs[place].tight.union(*(held_labels if beside else ()))
+    return peak, tight
 
 
 def blocking(
-    step: Step,
+    root: Stage,
+    run_cost: RunCosts,
     counts: tuple[int, ...],
     order: Labels,
     equation: SizedEquation,
@@ -227,13 +206,12 @@ def blocking(
     *,
     read_ahead: bool,
 ) -> Blocking:
-    """The cost of a contraction that is cut into blocks; ``step`` computes the result in the loops of ``order``.
+    """The cost of a contraction that is cut into blocks; ``root`` computes the result in the loops of ``order``.
 
     With ``read_ahead``, the blocks for the next run of a stage are read during one.
     """
-    root = step.stage
     largest = [-(-size // count) for size, count in zip(equation.sizes, counts)]
-    cost = step.cost(counts, largest)
+    cost = total_cost(root, run_cost, counts, largest)
     ahead = cost.ahead if read_ahead else 0
     block = prod([largest[label] for label in root.output])
     landed = cost.value + sum([size for _, size in cost.kept]) + landing.copied * block

@@ -26,20 +26,20 @@ _MANY = 12
 
 
 def along_paths(
-    model: StageCostModel, optimize: Optimize, blocked: Callable[[Outline, float], tuple[Blocking, bool]]
+    model: StageCostModel, optimize: Optimize, blocked: Callable[[Outline], tuple[Blocking, bool]]
 ) -> tuple[Blocking, bool]:
     """The fastest blocking that fits along any of a few paths, or else the smallest; and whether it fits.
 
     When the path that is best without a limit is cut, some values may have to be recomputed, or operands reread, for
     every block. Another path may avoid this. A path or an optimizer that the user passes is kept.
-    ``blocked`` gives the blocking along a path and whether it fits; it also takes the seconds of the best so far.
+    ``blocked`` gives the blocking along a path and whether it fits.
     """
     reading = sum(
         0.0 if in_place else operand.nbytes / rate
         for operand, in_place, rate in zip(model.operands, model.in_place, model.read_rates)
     )
     first = Outline(model, find_path(model.equation, optimize))
-    best, fits = blocked(first, inf)
+    best, fits = blocked(first)
     if optimize not in (True, "auto") or len(first.path) < 2:
         return best, fits
     least = max(first.seconds, reading)
@@ -50,7 +50,7 @@ def along_paths(
     for outline in sorted(others, key=lambda outline: outline.seconds):
         if fits and best.seconds <= max(outline.seconds, reading):
             break
-        other, other_fits = blocked(outline, best.seconds if fits else inf)
+        other, other_fits = blocked(outline)
         if (other.seconds if other_fits else inf, other.peak_bytes) < (best.seconds if fits else inf, best.peak_bytes):
             best, fits = other, other_fits
     return best, fits

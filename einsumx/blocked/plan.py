@@ -67,9 +67,9 @@ def _blocked_program(request: BlockedContraction) -> BlockedProgram:
     share = (limit - shared_result) // together
     block_landing = landing._replace(cut=landing.cut - shared_result)
 
-    def blocked(outline: Outline, seconds: float) -> tuple[Blocking, bool]:
+    def blocked(outline: Outline) -> tuple[Blocking, bool]:
         search = Search(model, outline, block_landing)
-        serial, fits = search.block(share, pieces=request.pieces, seconds=seconds)
+        serial, fits = search.block(share, pieces=request.pieces)
         if fits and serial.order and not all(in_place) and together == 1:
             ahead, ahead_fits = search.block(limit, read_ahead=True, pieces=request.pieces)
             if ahead_fits and ahead.seconds < _WORTH * serial.seconds:
@@ -96,7 +96,7 @@ def least_limit(request: BlockedContraction) -> int:
     """
     model = _model(request)
 
-    def blocked(outline: Outline, _: float) -> tuple[Blocking, bool]:
+    def blocked(outline: Outline) -> tuple[Blocking, bool]:
         smallest, fits = Search(model, outline, request.landing).block(request.limit, fastest=False)
         return (replace(smallest, seconds=0.0), True) if fits else (smallest, False)  # no other path can be faster
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import combinations, pairwise, permutations
 from math import inf
 from typing import TypeAlias
 
-from einsumx.blocked.cost import Blocking, ResultFootprint, RunCost, Step, blocking
+from einsumx.blocked.cost import Blocking, ResultFootprint, RunCost, blocking
 from einsumx.blocked.stage_cost import Outline, StageCost, StageCostModel
 from einsumx.blocked.stages import Known, Labels, Stage, stages, tree
 from einsumx.ir.bind import SizedEquation
@@ -31,17 +30,14 @@ _SURE = 0.01
 _FASTER = 1 - 1e-6
 """The factor by which a change must reduce the time; less is rounding."""
 
-_FAR = 100
-"""How many times as long as another a blocking may take before cuts are taken back, which makes it faster."""
-
 _KICK = 4
 """How much finer a label is cut to leave a local optimum."""
 
-_KICKS = 200
-_KICKS_A_SECOND = 100
+_KICKS = 400
+_KICKS_A_SECOND = 200
 """How many stages are costed to leave a local optimum: a constant, and more for contractions that take longer."""
 
-_ENOUGH = 10_000
+_ENOUGH = 20_000
 """How many stages are costed before the search returns the best blocking so far."""
 
 Gauge: TypeAlias = Callable[[StageCost, Sequence[int]], RunCost]
@@ -60,20 +56,13 @@ class Search:
         self._tree = tree(self._equation, outline.path)
         self._stages: Known = {}
         self._stage_costs: dict[tuple[object, ...], StageCost] = {}
-        self._steps: dict[tuple[int, Gauge], tuple[Step, StageCost]] = {}  # by the identity of one of those stages
-        self._blockings: dict[tuple[tuple[int, ...], Labels], Blocking] = {}
+        self._by_stage: dict[int, StageCost] = {}  # by the identity of one of those stages
         self._gauge: Gauge = StageCost.about
         self._read_ahead = False
         self._work_done = self._enough = 0  # the number of stages that were costed, and its limit
 
     def block(
-        self,
-        limit: float,
-        *,
-        read_ahead: bool = False,
-        pieces: int = 1,
-        seconds: float = inf,
-        fastest: bool = True,
+        self, limit: float, *, read_ahead: bool = False, pieces: int = 1, fastest: bool = True
     ) -> tuple[Blocking, bool]:
         """Search for the fastest blocking within ``limit`` bytes; return it, or else the smallest, and whether it fits.
 
@@ -84,16 +73,13 @@ class Search:
             limit: bytes.
             read_ahead: whether the blocks for the next run of a stage are read during one.
             pieces: the least number of pieces to cut the contraction into, if its sizes allow it.
-            seconds: the time of another blocking; the search gives up if this one would take far longer.
             fastest: False to return the first blocking that fits.
         """
-        self._use(StageCost.about, read_ahead)
+        self._gauge, self._read_ahead = StageCost.about, read_ahead
         self._enough = self._work_done + _ENOUGH
         best = smallest = self._blocking((1,) * len(self._equation.sizes), ())
         # Only estimates choose the cuts here, so that all limits share one sequence of cuts.
         while best.peak_bytes > limit or self._exactly(best).peak_bytes > limit:
-            if best.seconds > _FAR * seconds:
-                return best, False
             steps = list(self._finer(best))
             if not steps:
                 best = self._smallest_exactly(smallest, best)
@@ -114,12 +100,6 @@ class Search:
             best = fitting
         return best, True
 
-    def _use(self, gauge: Gauge, read_ahead: bool) -> None:
-        self._gauge, self._read_ahead = gauge, read_ahead
-        self._blockings = {}
-        if gauge is StageCost.near:  # its estimates have changed since stages were lowered
-            self._steps = {key: step for key, step in self._steps.items() if key[1] is not gauge}
-
     def _finer(self, now: Blocking, *, every: bool = False) -> Iterator[Blocking]:
         """Blockings with one label cut into twice as many blocks; a label that matters to the peak, or ``every``."""
         for label, (size, count) in enumerate(zip(self._equation.sizes, now.counts)):
@@ -130,7 +110,7 @@ class Search:
         """The blocking that needs least memory, costed exactly."""
         ends = [self._exactly(blocking) for blocking in known]
         if len(self._equation.inputs) <= _FEW_OPERANDS:
-            self._use(StageCost.exact, self._read_ahead)
+            self._gauge = StageCost.exact
         return min(*ends, self._exactly(self._smallest(*ends)), key=_peak)
 
     def _smallest(self, *known: Blocking) -> Blocking:
@@ -151,7 +131,7 @@ class Search:
     def _fastest(self, now: Blocking, limit: float) -> Blocking:
         """The fastest blocking that the search reaches from one that fits; both are costed exactly."""
         for _ in range(_ROUNDS):
-            self._use(StageCost.near, self._read_ahead)
+            self._gauge = StageCost.near
             guess = self._kicked(self._descended(now, limit), limit)
             exact = self._exactly(guess)
             if exact.peak_bytes <= limit and exact.seconds < now.seconds:
@@ -237,38 +217,29 @@ class Search:
         trials = [self._blocking(counts, order) for order in orders]
         return min(trials, key=lambda trial: (trial.seconds, trial.peak_bytes))
 
-    def _blocking(self, counts: tuple[int, ...], order: Labels) -> Blocking:
-        key = counts, order
-        if key not in self._blockings:
-            self._blockings[key] = self._costed(counts, order, self._gauge)
-        return self._blockings[key]
-
     def _exactly(self, estimate: Blocking) -> Blocking:
         """The same blocking, with its stages lowered for its blocks."""
-        return self._costed(estimate.counts, estimate.order, StageCost.exact)
+        return self._blocking(estimate.counts, estimate.order, StageCost.exact)
 
-    def _costed(self, counts: tuple[int, ...], order: Labels, gauge: Gauge) -> Blocking:
-        step, _ = self._step(stages(self._equation, self._tree, order, self._stages), gauge)
-        self._work_done += step.count
-        return blocking(step, counts, order, self._equation, self._landing, read_ahead=self._read_ahead)
+    def _blocking(self, counts: tuple[int, ...], order: Labels, gauge: Gauge | None = None) -> Blocking:
+        def run_cost(stage: Stage, sizes: Sequence[int]) -> RunCost:
+            self._work_done += 1
+            return (gauge or self._gauge)(self._stage_cost(stage), sizes)
 
-    def _step(self, stage: Stage, gauge: Gauge) -> tuple[Step, StageCost]:
-        """The step of a stage, and its cost, which stages share that differ only in the loops around them."""
-        known = id(stage), gauge
-        if known not in self._steps:
-            below = {
-                place: self._step(source, gauge)
-                for place, source in enumerate(stage.inputs)
-                if isinstance(source, Stage)
-            }
-            inputs = tuple([below[place][1] if place in below else source for place, source in enumerate(stage.inputs)])
+        root = stages(self._equation, self._tree, order, self._stages)
+        return blocking(root, run_cost, counts, order, self._equation, self._landing, read_ahead=self._read_ahead)
+
+    def _stage_cost(self, stage: Stage) -> StageCost:
+        """The cost of a stage, which stages share that differ only in the loops around them."""
+        if id(stage) not in self._by_stage:
+            below = [self._stage_cost(source) for source in stage.inputs if isinstance(source, Stage)]
+            costs = iter(below)
+            inputs = tuple([next(costs) if isinstance(source, Stage) else source for source in stage.inputs])
             key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
             if key not in self._stage_costs:
-                costs = [cost for _, cost in below.values()]
-                self._stage_costs[key] = StageCost(self._model, stage, self._outline, costs)
-            cost = self._stage_costs[key]
-            self._steps[known] = Step(stage, partial(gauge, cost), {at: step for at, (step, _) in below.items()}), cost
-        return self._steps[known]
+                self._stage_costs[key] = StageCost(self._model, stage, self._outline, below)
+            self._by_stage[id(stage)] = self._stage_costs[key]
+        return self._by_stage[id(stage)]
 
 
 def _peak(blocking: Blocking) -> int:

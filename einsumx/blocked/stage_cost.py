@@ -93,7 +93,7 @@ class Outline:
         equation, self.path = model.equation, path
         every = tuple(range(len(model.operands)))
         loops = ((),) * len(every)
-        whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops)
+        whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops, every)
         self._sizes = equation.sizes
         # A single call of the framework's own einsum would tell nothing about the stages.
         rates = replace(model.traits.rates, native=0.0) if len(every) > 2 else model.traits.rates

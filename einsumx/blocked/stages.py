@@ -36,6 +36,8 @@ class Stage:
         loops: the cut labels that are summed here, outermost first.
         nests: for each input, the loops that change it.
         carried: for each input, its cut labels.
+        order: the positions of the inputs in the order in which they are computed or read. Computed values come first,
+            so that no block that is read for this stage alone is in memory meanwhile; then those kept longest.
     """
 
     inputs: tuple[int | Stage, ...] = field(hash=False)  # the other fields identify it without a walk over the tree
@@ -46,21 +48,12 @@ class Stage:
     loops: Labels
     nests: tuple[Labels, ...]
     carried: tuple[Labels, ...]
+    order: tuple[int, ...]
 
     @property
     def inside(self) -> Labels:
         """The loops around a run of its plan."""
         return (*self.nest, *self.loops)
-
-    @property
-    def order(self) -> list[int]:
-        """The positions of its inputs in the order in which they are computed or read.
-
-        Computed values come first, so that no block that is read for this stage alone is in memory meanwhile. Within
-        each group, the inputs that are kept longest come first.
-        """
-        places = range(len(self.inputs))
-        return sorted(places, key=lambda place: (not isinstance(self.inputs[place], Stage), len(self.nests[place])))
 
     @property
     def equation(self) -> str:
@@ -160,7 +153,8 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
                 todo += [(child, False) for child in reversed(node.children)]
         path = _linear(steps, len(inputs))
         sources, terms, nests, carried = zip(*inputs)
-        return Stage(sources, terms, output, path, nest, loops, nests, carried)
+        places = sorted(range(len(inputs)), key=lambda at: (not isinstance(sources[at], Stage), len(nests[at])))
+        return Stage(sources, terms, output, path, nest, loops, nests, carried, tuple(places))
 
     return stage(root, tuple(label for label in order if label in root.labels), equation.output)
 

@@ -12,7 +12,7 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.cost import Cost, Step
+from einsumx.blocked.cost import Cost, RunCost, total_cost
 from einsumx.blocked.estimate import axis_labels
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stage_cost import StageCost, StageCostModel
@@ -323,7 +323,10 @@ class _BlockedRows:
         return [(depth, cost.value), *cost.kept]
 
     def _cost(self, stage: Stage) -> Cost:
-        return Step.of(stage, lambda each: self._stage_cost(each).exact).cost(self._counts, self._sizes)
+        return total_cost(stage, self._run_cost, self._counts, self._sizes)
+
+    def _run_cost(self, stage: Stage, sizes: Sequence[int]) -> RunCost:
+        return self._stage_cost(stage).exact(sizes)
 
     def _stage_cost(self, stage: Stage) -> StageCost:
         if stage not in self._stage_costs:
