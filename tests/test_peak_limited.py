@@ -144,7 +144,7 @@ def test_torch_stays_within_what_the_plan_says_and_that_within_the_limit(seed, m
         return Tensor(host) if is_stored else torch.from_numpy(host)
 
     # The profiler counts nothing of other threads.
-    monkeypatch.setattr(limited, "Reader", lambda sources, *_: Reader(sources, None, 0))
+    monkeypatch.setattr(limited, "Reader", lambda sources, *_: Reader(sources, iter(()), 0))
     problem = Problem(seed, "torch", wrap)
     plan, taken = problem.plan(problem.limit), measured(problem, peaks.torch_peak)
     assert plan.peak_bytes <= problem.limit

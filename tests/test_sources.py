@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,7 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands
 
 import einsumx
-from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.streaming.readers import sources
 
 
 def kept(kind: str, folder: Path, name: str, array: Any) -> Any:
@@ -338,34 +332,6 @@ def test_reading_raises_what_the_operand_raises_and_leaves_no_thread() -> None:
     with pytest.raises(OSError, match="the disk is gone"):
         einsumx.einsum(EQUATION, Broken(a), Stored(b), memory_limit=LIMIT)
     assert threading.enumerate() == before
-
-
-@pytest.mark.skipif(not hasattr(mmap, "MADV_WILLNEED"), reason="this system is not told what is going to be read")
-def test_the_next_block_of_a_mapped_file_is_loaded_before_it_is_read(tmp_path: Path) -> None:
-    size = 8 << 20
-    (tmp_path / "file").write_bytes(bytes(size))
-    with (tmp_path / "file").open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    mapped = np.memmap(tmp_path / "file", np.uint8, "r", shape=(size >> 10, 1 << 10))
-    (source,), _ = sources([mapped], get_backend("numpy"), "")
-    page = mapped[-8:]
-    before = loaded(page)
-    source.prefetch((slice(size >> 11, size >> 10), slice(0, 1 << 10)))
-    deadline = time.monotonic() + 10
-    while not loaded(page) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not before
-    assert loaded(page)
-
-
-def loaded(array: Any) -> bool:
-    """Whether the page that an array begins in is in memory."""
-    start = array.__array_interface__["data"][0]
-    found = ctypes.c_ubyte()
-    page = ctypes.c_void_p(start - start % mmap.PAGESIZE)
-    assert ctypes.CDLL(None).mincore(page, ctypes.c_size_t(1), ctypes.byref(found)) == 0
-    return bool(found.value & 1)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])

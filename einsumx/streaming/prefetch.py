@@ -20,7 +20,7 @@ class Reader:
 
     Args:
         sources: one for each operand.
-        reads: the blocks that will be requested, in order; None if all is requested at once.
+        reads: the blocks that will be requested, in order.
         ahead: bytes of blocks that may be read before they are requested; 0 for none.
         carried: prepares a function of the framework to be called in another thread.
     """
@@ -28,7 +28,7 @@ class Reader:
     def __init__(
         self,
         sources: Sequence[Source],
-        reads: Iterator[Read] | None,
+        reads: Iterator[Read],
         ahead: int,
         carried: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
     ) -> None:
@@ -37,13 +37,12 @@ class Reader:
         self._changed = threading.Condition()
         self._ready: deque[tuple[Array, int, BaseException | None]] = deque()
         self._bytes = 0  # of blocks that were read, or are being read, and have not been requested
-        self._requested = self._visited = 0  # reads that the computation and the thread have reached
         self._is_waiting = self._closed = False
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Callable[[int, Box], Array]:
-        if self._reads is not None and (self._ahead or any(source.can_prefetch for source in self._sources)):
-            thread = threading.Thread(target=self._run, args=(self._reads,), name="einsumx-reader", daemon=True)
+        if self._ahead:
+            thread = threading.Thread(target=self._run, name="einsumx-reader", daemon=True)
             self._thread = thread if started(thread) else None  # else nothing is read ahead
         return self.read
 
@@ -60,29 +59,25 @@ class Reader:
     def read(self, number: int, box: Box) -> Array:
         """A block of operand ``number``; raises the thread's errors."""
         source = self._sources[number]
+        if self._thread is None or source.in_place:
+            return source.read(box)
         with self._changed:
-            self._requested += 1
-            is_ahead = self._thread is not None and self._is_read_ahead(source)
-            self._is_waiting = is_ahead and not self._ready
+            self._is_waiting = not self._ready
             self._changed.notify_all()
-            if is_ahead:
-                self._changed.wait_for(lambda: self._ready)
-                self._is_waiting = False
-                block, size, error = self._ready.popleft()
-                self._bytes -= size
-                self._changed.notify_all()
-                if error is not None:
-                    raise error
-                return block
-        return source.read(box)
+            self._changed.wait_for(lambda: self._ready)
+            self._is_waiting = False
+            block, size, error = self._ready.popleft()
+            self._bytes -= size
+            self._changed.notify_all()
+        if error is not None:
+            raise error
+        return block
 
-    def _is_read_ahead(self, source: Source) -> bool:
-        return self._ahead > 0 and not source.in_place
-
-    def _run(self, reads: Iterator[Read]) -> None:
+    def _run(self) -> None:
         try:
-            for number, box in reads:
-                if not self._carried_bring(self._sources[number], box):
+            for number, box in self._reads:
+                source = self._sources[number]
+                if not source.in_place and not self._carried_bring(source, box):
                     return
         except BaseException as error:  # noqa: BLE001  # raised when the next block is requested
             with self._changed:
@@ -90,18 +85,13 @@ class Reader:
                 self._changed.notify_all()
 
     def _bring(self, source: Source, box: Box) -> bool:
-        """Read one block, or prefetch its pages, as soon as there is room; return whether to go on."""
-        is_read = self._is_read_ahead(source)
-        size = source.nbytes(box) if is_read else 0
+        """Read one block, as soon as there is room; return whether to go on."""
+        size = source.nbytes(box)
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._has_room(size))
             if self._closed:
                 return False
             self._bytes += size
-            self._visited += 1
-        if not is_read:
-            source.prefetch(box)
-            return True
         block = source.read(box)
         with self._changed:
             if not self._closed:
@@ -110,7 +100,5 @@ class Reader:
             return not self._closed
 
     def _has_room(self, size: int) -> bool:
-        """Whether the thread may go on to a block of ``size`` bytes; a block that is waited for is not ahead."""
-        if self._is_waiting and not self._bytes:
-            return True
-        return self._bytes + size <= self._ahead and self._visited - self._requested < 2 * len(self._sources)
+        """Whether the thread may read a block of ``size`` bytes; a block that is waited for is not ahead."""
+        return self._bytes + size <= self._ahead or (self._is_waiting and not self._bytes)

@@ -17,7 +17,7 @@ from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import stored_operand
 from einsumx.storage.maps import mapping
-from einsumx.storage.page_cache import give_back, will_need
+from einsumx.storage.page_cache import give_back
 from einsumx.storage.reopened import ReopenedArray
 from einsumx.storage.stores import is_remote
 from einsumx.streaming.blocks import Box, box_size
@@ -40,7 +40,6 @@ class Source:
         operand: its shape, dtype and layout for the planner.
         in_place: whether blocks of it are views on the device.
         read_rate: bytes a second at which it is read; None for the rate of a copy.
-        can_prefetch: whether :meth:`prefetch` has any effect.
         at_once: bytes of chunks that are read in one call from a stored array; 0 for one chunk.
         gives_back: whether pages of a mapped file are given back to the system behind the reader.
         is_result: whether the result is a view of the block that is read, so that the user has its memory.
@@ -51,7 +50,6 @@ class Source:
     operand: Operand
     in_place: bool
     read_rate: float | None = None
-    can_prefetch: bool = False
     at_once: int = 0
     gives_back: bool = False
     is_result: bool = False
@@ -77,9 +75,6 @@ class Source:
     def host_block(self, box: Box) -> Any:
         """A block as a NumPy array with the same values."""
         raise NotImplementedError
-
-    def prefetch(self, box: Box) -> None:
-        """Let the system load the pages of a block of a mapped file, which is a view that is read later."""
 
     def close(self) -> None:
         """Release buffers; it can be read again afterwards."""
@@ -119,8 +114,6 @@ class _OnDevice(Source):
 class _Mapped(_OnDevice):
     """An array on a memory-mapped file, which the framework reads in place."""
 
-    can_prefetch = True
-
     def __init__(self, array: Array, adapter: Adapter, mapped: Any) -> None:
         super().__init__(array, adapter)
         self.stored = mapped
@@ -142,10 +135,6 @@ class _Mapped(_OnDevice):
 
     def host_block(self, box: Box) -> Any:
         return self.stored[box]
-
-    def prefetch(self, box: Box) -> None:
-        part = (*box, ...)  # an array even without axes
-        will_need(self.stored[part])
 
 
 class _Copied(_OnDevice):

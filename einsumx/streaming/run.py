@@ -486,7 +486,7 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
 def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) -> Values:
     """Compute the blocks that are left in this thread, while the next ones are read; yield each with its number."""
     program, adapter = work.program, work.adapter
-    reads = Blocks.reads(program, left.values()) if program.blocking.order else None
+    reads = Blocks.reads(program, left.values())
     with (
         reported(progress, lambda: Blocks.steps(program, left.values())) as step,
         Reader(work.sources, reads, program.blocking.read_ahead, blocks_of(adapter).carried) as read,

@@ -23,9 +23,6 @@ __all__ = ["compute_piece"]
 IDLE = 10.0
 """Seconds for which a process keeps values that further pieces of the same contraction may need."""
 
-ANNOUNCED = 16 << 20
-"""Bytes from which the pages of a block are prefetched, so that the system loads them all at once."""
-
 
 class _PieceRunner:
     """Computes pieces of one contraction in one thread, and keeps the values that several of them need."""
@@ -76,10 +73,7 @@ class _PieceRunner:
     def _read(self, number: int, box: Box) -> Array:
         if number not in self._sources:
             return self._adapter.from_numpy(self._sent[part_of(number, box)], self._device)
-        source = self._sources[number]
-        if source.nbytes(box) >= ANNOUNCED:
-            source.prefetch(box)
-        return source.read(box)
+        return self._sources[number].read(box)
 
 
 class _RunnerCache:
