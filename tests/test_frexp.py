@@ -160,16 +160,11 @@ def test_memory_that_runs_out_leaves_blocks_of_two_plans(monkeypatch):
     arrays = spread((40, 6), 0), spread((6, 40), 1)
     calls, scaled = [], blocks._scaled
 
-    def failing(contract, adapter):
-        inner = scaled(contract, adapter)
-
-        def run(stage, inputs):
-            calls.append(stage)
-            if len(calls) == 3:
-                raise MemoryError
-            return inner(stage, inputs)
-
-        return run
+    def failing(*value):
+        calls.append(value)
+        if len(calls) == 3:
+            raise MemoryError
+        return scaled(*value)
 
     monkeypatch.setattr(blocks, "_scaled", failing)
     with pytest.warns(RuntimeWarning, match="memory ran out"):

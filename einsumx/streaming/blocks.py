@@ -91,24 +91,24 @@ class Blocks:
         options = Options(program.compute_dtype, "unsafe", algebra=algebra)
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
-            prepared = prepare(adapter, stage.equation, arrays, options._replace(optimize=stage.path))
+            inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]
+            prepared = prepare(adapter, stage.equation, inputs, options._replace(optimize=stage.path))
             with array_memory.unused():
-                value, exponent = prepared.run(*arrays), None
-                if algebra.has_exponents:
-                    value, exponent = value
+                result = prepared.run(*inputs)
+                value, exponent = result if algebra.has_exponents else (result, 0)
                 value = adapter.boxed(value, prepared.program.dtype)
                 # Sums are added in place, so the first one must not be a view of an operand.
                 value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
             adapter.synchronize(value)  # queued operations would keep their blocks alive
             step()
-            return (value, exponent) if algebra.has_exponents else value
+            return _scaled(adapter, value, exponent, arrays) if algebra.has_exponents else value
 
         def added(total: Array, part: Array) -> Array:
             total = algebra.added(adapter, total, part)
             algebra.mapped(adapter.synchronize, total)
             return total
 
-        return cls(program, _scaled(contract, adapter) if algebra.has_exponents else contract, added)
+        return cls(program, contract, added)
 
     @classmethod
     def reads(cls, program: BlockedProgram, indices: Iterable[BlockIndex]) -> Iterator[Read]:
@@ -203,18 +203,12 @@ class Blocks:
                 self._forget(source, depth)
 
 
-def _scaled(contract: Callable[[Stage, Sequence[Array]], tuple[Array, int]], adapter: Adapter) -> Contract:
-    """``contract``, which returns a mantissa and an exponent, for inputs some of which are such results."""
-
-    def scaled(stage: Stage, arrays: Sequence[Array]) -> ScaledArray:
-        before = [array.exponent or 0 for array in arrays if isinstance(array, ScaledArray)]
-        inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]
-        mantissa, exponent = contract(stage, inputs)
-        if not exponent and binary_exponent(adapter, mantissa) is None:
-            return ScaledArray(mantissa, None, True)
-        return ScaledArray(mantissa, sum(before, exponent), True)
-
-    return scaled
+def _scaled(adapter: Adapter, mantissa: Array, exponent: int, inputs: Sequence[Array]) -> ScaledArray:
+    """A result as a mantissa and an exponent, from inputs some of which are such results."""
+    if not exponent and binary_exponent(adapter, mantissa) is None:
+        return ScaledArray(mantissa, None, True)
+    before = [array.exponent or 0 for array in inputs if isinstance(array, ScaledArray)]
+    return ScaledArray(mantissa, sum(before, exponent), True)
 
 
 def _at(loops: Sequence[int], index: BlockIndex) -> tuple[int, ...]:
