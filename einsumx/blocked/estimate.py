@@ -167,22 +167,17 @@ class Sketch:
 
         self._fixed = sum(part.time() for part in parts if not part.priced)
         self._times = [(part.time, [number(labels) for labels in part.priced]) for part in parts if part.priced]
-        self._parts = parts
-        self._freed: list[list[int]] = []
-        if parts:
-            partial = replace(program, ops=tuple(part.op for part in parts), result=parts[-1].op.out)
-            self._freed = list(freed(partial, [part.allocated is not None for part in parts]))
         allocated = {part.op.out: (number(part.allocated[0]), part.allocated[1]) for part in parts if part.allocated}
-        self._moments = [
-            (
-                allocated.get(part.op.out, (0, 0)),
-                number(part.workspace[0]),
-                part.workspace[1],
-                [allocated[slot] for slot in gone if slot in allocated],
-            )
-            for part, gone in zip(parts, self._freed)
-        ]
-        self._tight: dict[int, frozenset[int]] = {}
+        self._moments: list[tuple[tuple[int, int], int, float, list[tuple[int, int]], frozenset[int]]] = []
+        alive: dict[int, Labels] = {}
+        only = replace(program, ops=tuple([part.op for part in parts]), result=parts[-1].op.out if parts else 0)
+        for part, gone in zip(parts, freed(only, [part.allocated is not None for part in parts])):
+            if part.allocated is not None:
+                alive[part.op.out] = part.allocated[0]
+            labels, rate = part.workspace
+            tight = frozenset(labels if rate else ()).union(*alive.values())
+            ended = [allocated[slot] for slot in gone if alive.pop(slot, None) is not None]
+            self._moments.append((allocated.get(part.op.out, (0, 0)), number(labels), rate, ended, tight))
         self._products = list(numbers)
 
     def __call__(self, sizes: Sequence[int]) -> Estimate:
@@ -191,27 +186,12 @@ class Sketch:
         seconds = self._fixed
         for time, factors in self._times:
             seconds += time(*[amount[number] for number in factors])
-        held, peak, when = 0, 0, -1
-        for step, ((own, size), space, rate, gone) in enumerate(self._moments):
+        held, peak, tight = 0, 0, frozenset[int]()
+        for (own, size), space, rate, ended, labels in self._moments:
             held += amount[own] * size
             total = held + round(amount[space] * rate) if rate else held
             if total > peak:
-                peak, when = total, step
-            for number, size in gone:
+                peak, tight = total, labels
+            for number, size in ended:
                 held -= amount[number] * size
-        return Estimate(seconds, peak, self._labels_at(when))
-
-    def _labels_at(self, when: int) -> frozenset[int]:
-        """The labels of the arrays alive after an op, its workspace included."""
-        if when not in self._tight:
-            alive: dict[int, Labels] = {}
-            self._tight[when] = frozenset()
-            for step, (part, gone) in enumerate(zip(self._parts[: when + 1], self._freed)):
-                if part.allocated is not None:
-                    alive[part.op.out] = part.allocated[0]
-                if step == when:
-                    labels, rate = part.workspace
-                    self._tight[when] = frozenset(labels if rate else ()).union(*alive.values())
-                for slot in gone:
-                    alive.pop(slot, None)
-        return self._tight[when]
+        return Estimate(seconds, peak, tight)
