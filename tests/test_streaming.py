@@ -19,7 +19,7 @@ import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.storage import page_cache
+from einsumx.storage import maps
 from einsumx.streaming.blocks import Blocks
 from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.readers import Source, sources
@@ -220,7 +220,7 @@ def test_pages_that_are_given_back_have_what_was_written_to_them(tmp_path):
         (mapped, (slice(600, 3000),)), (mapped, (slice(4000, 4000),)), (mapped[::-2], (slice(1, 400),)),
         (mapped[3999:].reshape(()), ()),
     ]:  # fmt: skip
-        page_cache.give_back(array, box)
+        maps.give_back(array, box)
     np.testing.assert_array_equal(mapped, np.arange(4000))
 
 

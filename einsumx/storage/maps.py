@@ -1,4 +1,4 @@
-"""Memory maps: the file that a NumPy array is mapped from, and the range of bytes."""
+"""Memory maps: the file that a NumPy array is mapped from, the range of bytes, and pages that are given back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from einsumx.adapters.registry import get_backend
 from einsumx.host.files import status_of
 
-__all__ = ["bytes_of_file", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region", "share_file"]
+__all__ = ["bytes_of_file", "give_back", "inode_of", "is_array", "mapped_at", "mapping", "region", "share_file"]
 
 
 def mapping(array: Any) -> Any:
@@ -65,7 +65,7 @@ def share_file(first: Any, second: Any) -> bool:
     return file == other and start < end and begin < stop
 
 
-def owns_memory(array: Any) -> bool:
+def _owns_memory(array: Any) -> bool:
     """Whether NumPy allocated the memory of an array, or of the array that it is a view of; if so it is no map."""
     while is_array(array.base):
         array = array.base
@@ -74,7 +74,7 @@ def owns_memory(array: Any) -> bool:
 
 def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
     """The file (device, inode) that a NumPy array is mapped from, the first byte and the end; None without a file."""
-    if owns_memory(array) or not array.size:
+    if _owns_memory(array) or not array.size:
         return None
     start, stop = addresses(array)
     place = mapped_at(start)
@@ -96,3 +96,21 @@ def inode_of(path: str | os.PathLike[str]) -> int:
 def is_array(array: Any) -> bool:
     """Whether it is a NumPy array."""
     return isinstance(array, get_backend("numpy").xp.ndarray)
+
+
+def give_back(array: Any, box: tuple[slice, ...]) -> None:
+    """Let a part of an array count as memory of this process no longer, if it is mapped from a file.
+
+    The system keeps its pages, those that were written to as well, as long as it has room. Between the rows of the
+    part, other pages are given back too: reading them again finds them where they are.
+    """
+    mapped = mapping(array)
+    if mapped is None or mapped.mode == "c":  # whose pages have changes that the file has not
+        return
+    part = (*box, ...)  # without the ellipsis, an array without axes becomes a number, which has memory of its own
+    first, stop = addresses(array[part])
+    if stop == first or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    origin, _ = addresses(get_backend("numpy").xp.frombuffer(mapped.base, "u1"))
+    start = first - origin - (first - origin) % mmap.PAGESIZE
+    mapped.base.madvise(mmap.MADV_DONTNEED, start, stop - origin - start)

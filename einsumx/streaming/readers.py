@@ -16,8 +16,7 @@ from einsumx.ir.program import Operand
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import stored_operand
-from einsumx.storage.maps import mapping
-from einsumx.storage.page_cache import give_back
+from einsumx.storage.maps import give_back, mapping
 from einsumx.storage.reopened import ReopenedArray
 from einsumx.storage.stores import is_remote
 from einsumx.streaming.blocks import Box, box_size

@@ -40,7 +40,7 @@ from einsumx.runtime.prepare import (
 from einsumx.runtime.request import Contraction, Options, Request
 from einsumx.runtime.results import result_order
 from einsumx.storage.array_files import check_whole, stored_name
-from einsumx.storage.page_cache import give_back
+from einsumx.storage.maps import give_back
 from einsumx.streaming.blocks import BlockIndex, Blocks, compute
 from einsumx.streaming.pieces import bytes_at_once, library_bytes
 from einsumx.streaming.prefetch import Reader
