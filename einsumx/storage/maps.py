@@ -9,7 +9,9 @@ from typing import Any
 from einsumx.adapters.registry import get_backend
 from einsumx.host.files import status_of
 
-__all__ = ["bytes_of_file", "give_back", "inode_of", "is_array", "mapped_at", "mapping", "region", "share_file"]
+__all__ = [
+    "bytes_of_file", "give_back", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region", "share_file",
+]  # fmt: skip
 
 
 def mapping(array: Any) -> Any:
@@ -65,7 +67,7 @@ def share_file(first: Any, second: Any) -> bool:
     return file == other and start < end and begin < stop
 
 
-def _owns_memory(array: Any) -> bool:
+def owns_memory(array: Any) -> bool:
     """Whether NumPy allocated the memory of an array, or of the array that it is a view of; if so it is no map."""
     while is_array(array.base):
         array = array.base
@@ -74,7 +76,7 @@ def _owns_memory(array: Any) -> bool:
 
 def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
     """The file (device, inode) that a NumPy array is mapped from, the first byte and the end; None without a file."""
-    if _owns_memory(array) or not array.size:
+    if owns_memory(array) or not array.size:
         return None
     start, stop = addresses(array)
     place = mapped_at(start)
