@@ -9,11 +9,17 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Array
-from einsumx.adapters.facets import Semirings
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import ArrayApiSemirings
 
 __all__ = ["ADAPTER", "CubedAdapter"]
+
+
+class CubedSemirings(ArrayApiSemirings):
+    """The standard's functions; nothing is known of values."""
+
+    fuses_terms = True
+    has_positions = False  # they are computed later, and cannot choose rows before
 
 
 class CubedAdapter(NamedLibrary):
@@ -32,12 +38,7 @@ class CubedAdapter(NamedLibrary):
         }
     )
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        functions = ArrayApiSemirings(self)
-        functions.fuses_terms = True  # nothing is known of values
-        functions.has_positions = False  # they are computed later, and cannot choose rows before
-        return functions
+    semirings = cached_property(CubedSemirings)
 
     def from_numpy(self, array: Any, device: str = "") -> Array:
         return import_module("cubed").from_array(array, chunks=-1)  # its asarray takes no more than a megabyte

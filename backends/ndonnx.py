@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Semirings
 from einsumx.adapters.traits import INTEGERS
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import TRAITS, ArrayApiAdapter, ArrayApiSemirings
@@ -18,6 +17,12 @@ from einsumx.errors import BackendError
 from einsumx.ir.bind import planned_sizes
 
 __all__ = ["ADAPTER", "NdonnxAdapter"]
+
+
+class NdonnxSemirings(ArrayApiSemirings):
+    """The standard's functions; nothing is known of values."""
+
+    fuses_terms = True
 
 
 class NdonnxAdapter(NamedLibrary):
@@ -47,11 +52,7 @@ class NdonnxAdapter(NamedLibrary):
         ),
     )
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        functions = ArrayApiSemirings(self)
-        functions.fuses_terms = True  # nothing is known of values
-        return functions
+    semirings = cached_property(NdonnxSemirings)
 
     @cached_property
     def _onnx(self) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from einsumx.adapters.base import Array
-from einsumx.adapters.facets import Semirings
 from einsumx.backends.mxnet.adapter import MxnetAdapter
 from einsumx.backends.mxnet.choices import swaps
 from einsumx.backends.mxnet.kernels import through_int8
@@ -14,6 +13,16 @@ from einsumx.backends.mxnet.semirings import MxnetSemirings
 from einsumx.errors import BackendError
 
 __all__ = ["PublicMxnet"]
+
+
+class NoSemirings(MxnetSemirings):
+    """What says that there is no code."""
+
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        raise BackendError('mxnet: plans in a semiring are no code of its functions alone; take source("numpy")')
+
+    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return self.elementwise(name, array, array)
 
 
 class PublicMxnet(MxnetAdapter):
@@ -64,19 +73,7 @@ class PublicMxnet(MxnetAdapter):
         product = self.xp.nd.linalg.gemm2(lhs.as_nd_ndarray(), rhs.as_nd_ndarray(), **flags, axis=1)
         return product.as_np_ndarray()
 
-    @cached_property
-    def semirings(self) -> Semirings:
-        return NoSemirings(self)
+    semirings = cached_property(NoSemirings)
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return self.xp.np.einsum(equation, *arrays)
-
-
-class NoSemirings(MxnetSemirings):
-    """What says that there is no code."""
-
-    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        raise BackendError('mxnet: plans in a semiring are no code of its functions alone; take source("numpy")')
-
-    def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return self.elementwise(name, array, array)
