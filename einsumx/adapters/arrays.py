@@ -147,8 +147,8 @@ class Arrays:
 
         Override it if signatures have further entries.
         """
-        _, shape, dtype, _, *strides = signature
-        return Operand(tuple(shape), self.dtype_name(dtype), layout_class(shape, *strides) if strides else None)
+        _, shape, dtype, *others = signature  # a device, if arrays have one, and strides
+        return Operand(tuple(shape), self.dtype_name(dtype), layout_class(shape, others[1]) if others[1:] else None)
 
     def dtype_name(self, dtype: Any) -> str:
         """NumPy's name of one of the framework's dtypes.
