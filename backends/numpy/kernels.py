@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from itertools import product
 from math import ceil, prod
+from operator import methodcaller
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -515,7 +516,7 @@ def cast(shape: Shape, source: str, target: str) -> Kernel:
     nbytes = prod(shape) * (_itemsize(source) + _itemsize(target))
     is_large = _is_large(shape, target)
     if not quiet or (_pieces(nbytes / _BYTES) == 1 and not is_large):
-        return lambda array: array.astype(target)
+        return methodcaller("astype", np.dtype(target))  # each call would parse a name
     empty = array_memory.empty if is_large else np.empty
 
     def cut_cast(array: Any) -> Any:
