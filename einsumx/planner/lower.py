@@ -26,13 +26,13 @@ from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
 if TYPE_CHECKING:
     from einsumx.ir import simplify
     from einsumx.planner import builder as building
-    from einsumx.planner import matmul, narrow, pairwise, selection
+    from einsumx.planner import narrow, pairwise, selection
     from einsumx.planner.builder import Builder
     from einsumx.planner.selection import Alternative, Choosing
 else:  # the direct road needs none of these
     simplify, building = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.builder")
-    matmul, narrow = LazyModule("einsumx.planner.matmul"), LazyModule("einsumx.planner.narrow")
-    pairwise, selection = LazyModule("einsumx.planner.pairwise"), LazyModule("einsumx.planner.selection")
+    narrow, pairwise = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.pairwise")
+    selection = LazyModule("einsumx.planner.selection")
 
 __all__ = ["Setting", "alternatives", "lower"]
 
@@ -240,7 +240,7 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
         steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
-        uses = _uses(builder, compute, steps, terms, equation.output)
+        uses = _uses(steps, terms, equation.output)
     is_by_cost = builder.choosing.is_by_cost
     for number, ((step, keep), use) in enumerate(zip(steps, uses)):
         if not is_by_cost:
@@ -329,14 +329,11 @@ def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
 
 
 def _uses(
-    builder: Builder,
-    dtype: str,
     steps: Sequence[tuple[tuple[int, ...], frozenset[int]]],
     terms: Sequence[Term],
     last: Labels,
 ) -> list[ResultUse]:
     """How the result of each step is used: by a later step, or as the output."""
-    takes_sides = matmul.reads_packed(builder.traits, dtype)
     labels: list[Collection[int]] = [term.labels for term in terms]
     operands: list[Term | None] = list(terms)
     makers: list[int | None] = [None] * len(terms)
@@ -356,8 +353,7 @@ def _uses(
                     shared = tuple(filter(own.__contains__, shared))
                 contracted = tuple(filterfalse(keep.__contains__, shared))
                 batch = tuple(filter(keep.__contains__, shared))
-                on_right = _lies_for_the_left(builder, operand, batch, contracted) if takes_sides and operand else None
-                uses[maker] = ResultUse(None, contracted, batch, on_right)
+                uses[maker] = ResultUse(None, contracted, batch)
         labels.append(keep)
         operands.append(None)
         makers.append(number)
@@ -365,14 +361,6 @@ def _uses(
 
 
 _ANY_USE = ResultUse()
-
-
-def _lies_for_the_left(builder: Builder, term: Term, batch: Labels, contracted: Labels) -> bool | None:
-    """Whether a product reads a term in place on the left, or else on the right; None if it does on neither side."""
-    free = term.in_memory_order([label for label in term.labels if label not in (*batch, *contracted)])
-    if builder.is_packed(term, (*batch, *free, *contracted)):
-        return True
-    return False if builder.is_packed(term, (*batch, *contracted, *free)) else None
 
 
 def _why_own(traits: Traits, repeated: Labels) -> str:

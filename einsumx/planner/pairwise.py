@@ -212,7 +212,7 @@ def _multiply(builder: Builder, pair: Pair) -> Term:
     """A broadcasting product, which sums nothing."""
     traits = builder.traits
     if not (traits.strided or traits.pairs_by_einsum or traits.multiply_broadcasts):
-        return _fused_multiply(builder, pair)
+        return _fused(builder, pair)
     order = loop_order(pair) if traits.pairs_by_einsum else product_order(pair.lhs, pair.rhs, pair.use)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
     return builder.packed(out, order)
@@ -227,24 +227,6 @@ def _aligned(builder: Builder, term: Term, order: Labels) -> int:
     first = next((place for place, label in enumerate(order) if label in term.labels), len(order))
     shape = tuple(builder.sizes[label] if label in term.labels else 1 for label in order[first:])
     return builder.reshape(term.slot, shape) if shape != builder.shape(term.labels) else term.slot
-
-
-def _fused_multiply(builder: Builder, pair: Pair) -> Term:
-    """The product as ``[batch, rows, 1] * [batch, 1, cols]``, for frameworks that broadcast only few axes."""
-    choice = choose(builder, pair)
-    labels = tuple(label for run in choice.batch for label in run)
-    first, second = (pair.rhs, pair.lhs) if choice.swapped else (pair.lhs, pair.rhs)
-    rows, cols = (choice.rhs.rows, choice.lhs.rows) if choice.swapped else (choice.lhs.rows, choice.rhs.rows)
-    batch = builder.size(labels)
-    reason = "its axes in the order of the product"
-    first = builder.permute(first, (*labels, *rows), reason)
-    second = builder.permute(second, (*labels, *cols), reason)
-    out = builder.add(
-        ops.Multiply,
-        builder.reshape(first.slot, (batch, builder.size(rows), 1)),
-        builder.reshape(second.slot, (batch, 1, builder.size(cols))),
-    )
-    return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
 
 
 def _multiply_sum(builder: Builder, pair: Pair) -> Term:
@@ -298,14 +280,14 @@ _FEW = 4096
 def native(builder: Builder, pair: Pair, result: Labels) -> Term:
     """A product by the framework's own einsum, with its result in this order if there are not too many labels."""
     if _has_too_many_labels(builder, pair):
-        return _fused_native(builder, pair)
+        return _fused(builder, pair)
     return builder.native((pair.lhs, pair.rhs), result)
 
 
 def _dot(builder: Builder, pair: Pair) -> Term:
     """The same for a framework whose compiler makes the best product of it, in the order that this product has."""
     if _has_too_many_labels(builder, pair):
-        return _fused_native(builder, pair)
+        return _fused(builder, pair)
     lhs, rhs, order = dot_order(builder, pair)
     return builder.native((lhs, rhs), order)
 
@@ -314,18 +296,21 @@ def _has_too_many_labels(builder: Builder, pair: Pair) -> bool:
     return len(pair.classes.kept) + len(pair.classes.contracted) > builder.traits.native_max_labels
 
 
-def _fused_native(builder: Builder, pair: Pair) -> Term:
-    """A product by the framework's own einsum, of arrays with fused axes."""
+def _fused(builder: Builder, pair: Pair) -> Term:
+    """A product of two arrays ``[batch, free, contracted]``, for frameworks that take only few axes."""
     choice = choose(builder, pair)
     batch = tuple([label for run in choice.batch for label in run])
-    reason = "its axes in the order of the fused product"
-    first = builder.permute(pair.lhs, (*batch, *choice.lhs.rows, *choice.contracted), reason)
-    second = builder.permute(pair.rhs, (*batch, *choice.rhs.rows, *choice.contracted), reason)
-    inner = builder.size(choice.contracted)
-    operands = (
-        builder.reshape(first.slot, (builder.size(batch), builder.size(choice.lhs.rows), inner)),
-        builder.reshape(second.slot, (builder.size(batch), builder.size(choice.rhs.rows), inner)),
-    )
-    result = (*batch, *choice.lhs.rows, *choice.rhs.rows)
-    out = builder.add(ops.Native, operands, "abd,acd->abc")
-    return builder.packed(builder.reshape(out, builder.shape(result)), result)
+    sides = [(pair.lhs, choice.lhs.rows), (pair.rhs, choice.rhs.rows)]
+    operands = []
+    for term, rows in reversed(sides) if choice.swapped else sides:
+        order = (*batch, *rows, *choice.contracted)
+        slot = builder.permute(term, order, "its axes in the order of the fused product").slot
+        operands.append((slot, *map(builder.size, (batch, rows, choice.contracted))))
+    (first, count, height, inner), (second, _, width, _) = operands
+    if choice.contracted:
+        slots = builder.reshape(first, (count, height, inner)), builder.reshape(second, (count, width, inner))
+        out = builder.add(ops.Native, slots, "abd,acd->abc")
+    else:
+        slots = builder.reshape(first, (count, height, 1)), builder.reshape(second, (count, 1, width))
+        out = builder.add(ops.Multiply, *slots)
+    return builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)

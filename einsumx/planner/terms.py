@@ -112,13 +112,11 @@ class ResultUse(NamedTuple):
         order: the requested axis order; None for the result of an inner step.
         contracted: the labels that the next step sums, in the order in which its other term has them.
         batch: the labels that the next step has in both terms and keeps.
-        on_right: whether the next product reads it on the right, as the other term lies for the left; None if unknown.
     """
 
     order: Labels | None = None
     contracted: Labels = ()
     batch: Labels = ()
-    on_right: bool | None = None
 
     def target(self, labels: Labels) -> Labels | None:
         """``labels`` in the requested order."""
@@ -152,8 +150,6 @@ class ResultUse(NamedTuple):
         is_run = not free or free[-1] - free[0] == len(free) - 1
         if traits.strided and traits.batch_layout == "strided":
             return is_run and result[-1] not in self.batch
-        if free and self.on_right == (result[-1] in contracted):
-            return False
         return is_run and all(label in self.batch for label in result[: len(result) - len(contracted) - len(free)])
 
 
