@@ -79,7 +79,7 @@ def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype
     if dtype in traits.matmul_dtypes:
         return _product(builder, pair)
     if through is not None:
-        if traits.rates.sweep and dtype in traits.native_dtypes and _sweeps(pair):
+        if traits.rates.sweep and dtype in traits.native_dtypes and is_sweep(lhs.memory, rhs.memory):
             return native(builder, pair, native_order(builder, pair)[0])
         cast = Pair(builder.cast(lhs, through), builder.cast(rhs, through), classes, through, use)
         return builder.cast(_product(builder, cast), dtype)
@@ -116,7 +116,10 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 def _product(builder: Builder, pair: Pair) -> Term:
     """The cheapest candidate, or the one that the builder asks for."""
     if builder.traits.pairs_by_einsum:
-        return _dot(builder, pair)
+        if _has_too_many_labels(builder, pair):
+            return _fused(builder, pair)
+        lhs, rhs, order = dot_order(builder, pair)
+        return builder.native((lhs, rhs), order)
     choosing = builder.choosing
     if not choosing.is_by_cost:
         every = list(_candidates(builder, pair, all_of_them=True))
@@ -160,30 +163,20 @@ _LONG = 2e-4
 
 def _candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> Iterator[_Candidate]:
     """The candidates; with ``all_of_them``, also those that the cost model never prefers."""
+    traits, classes = builder.traits, pair.classes
     choices = candidates(builder, pair, all_of_them=all_of_them)
     for choice in choices:
-        is_long = all_of_them and pair.dtype in builder.traits.pool_products and choice.seconds > _LONG
+        is_long = all_of_them and pair.dtype in traits.pool_products and choice.seconds > _LONG
         by_threads: tuple[Threads, ...] = ("pool", "blas") if is_long else ("",)
         for threads in by_threads:
-            make = partial(_matmul_by, choice=choice, threads=threads)
-            yield _Candidate(choice.seconds, make, choice, threads)
-    if _may_be_native(builder, pair):
+            yield _Candidate(choice.seconds, partial(matmul, choice=choice, threads=threads), choice, threads)
+    if traits.rates.native and pair.dtype in traits.native_dtypes and not _has_too_many_labels(builder, pair):
         order, seconds = native_order(builder, pair)
         yield _Candidate(seconds, partial(native, result=order), None, "einsum")
     # Where a matmul copies nothing, it moves less than a product of all terms.
-    copies = all_of_them or not reads_packed(builder.traits, pair.dtype) or all(choice.moved for choice in choices)
-    if copies and _may_be_summed(builder, pair):
+    copies = all_of_them or not reads_packed(traits, pair.dtype) or all(choice.moved for choice in choices)
+    if copies and traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
         yield _Candidate(_multiply_sum_seconds(builder, pair), _multiply_sum, None, "multiply and sum")
-
-
-def _matmul_by(builder: Builder, pair: Pair, choice: Choice, threads: Threads) -> Term:
-    return matmul(builder, pair, choice, threads)
-
-
-def _may_be_summed(builder: Builder, pair: Pair) -> bool:
-    """Whether a multiplication and a sum may take less time than a product of matrices."""
-    classes = pair.classes
-    return builder.traits.strided and bool(classes.batch) and not (classes.lhs_free or classes.rhs_free)
 
 
 def _multiply_sum_seconds(builder: Builder, pair: Pair) -> float:
@@ -193,16 +186,6 @@ def _multiply_sum_seconds(builder: Builder, pair: Pair) -> float:
     if lhs.in_memory_order(lhs.labels) != rhs.in_memory_order(lhs.labels):
         seconds += model.copy(steps)
     return seconds if lhs.memory[-1] in batch else seconds + builder.size(batch) * rates.run
-
-
-def _may_be_native(builder: Builder, pair: Pair) -> bool:
-    """Whether the framework's own kernel may compute a product that matmul computes too."""
-    traits = builder.traits
-    return bool(traits.rates.native) and pair.dtype in traits.native_dtypes and not _has_too_many_labels(builder, pair)
-
-
-def _sweeps(pair: Pair) -> bool:
-    return is_sweep(pair.lhs.memory, pair.rhs.memory)
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------
@@ -266,15 +249,11 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
             *[label for label in target if sizes[label] == 1],
         )
         if natural != target:
-            followed, view = price(natural), traits.rates.view
+            followed = price(natural)
             # Of equals, the order of the operands, in which outer loops read memory better, too.
-            if followed + (view if steps <= _FEW else 0) <= seconds:
-                return natural, followed + view
+            if followed <= seconds:
+                return natural, followed + traits.rates.view
     return target, seconds
-
-
-_FEW = 4096
-"""The multiply-adds beside which a view of the result takes time that counts."""
 
 
 def native(builder: Builder, pair: Pair, result: Labels) -> Term:
@@ -282,14 +261,6 @@ def native(builder: Builder, pair: Pair, result: Labels) -> Term:
     if _has_too_many_labels(builder, pair):
         return _fused(builder, pair)
     return builder.native((pair.lhs, pair.rhs), result)
-
-
-def _dot(builder: Builder, pair: Pair) -> Term:
-    """The same for a framework whose compiler makes the best product of it, in the order that this product has."""
-    if _has_too_many_labels(builder, pair):
-        return _fused(builder, pair)
-    lhs, rhs, order = dot_order(builder, pair)
-    return builder.native((lhs, rhs), order)
 
 
 def _has_too_many_labels(builder: Builder, pair: Pair) -> bool:
