@@ -17,7 +17,6 @@ from einsumx.ir.loops import natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder
 from einsumx.planner.direct import direct_product, product_order
-from einsumx.planner.dots import dot_order, loop_order
 from einsumx.planner.matmul import (
     Choice,
     Classes,
@@ -116,10 +115,8 @@ def _classify(lhs: Term, rhs: Term, keep: frozenset[int]) -> Classes:
 def _product(builder: Builder, pair: Pair) -> Term:
     """The cheapest candidate, or the one that the builder asks for."""
     if builder.traits.pairs_by_einsum:
-        if _has_too_many_labels(builder, pair):
-            return _fused(builder, pair)
-        lhs, rhs, order = dot_order(builder, pair)
-        return builder.native((lhs, rhs), order)
+        kept = pair.classes.kept
+        return native(builder, pair, pair.use.target(kept) or kept)
     choosing = builder.choosing
     if not choosing.is_by_cost:
         every = list(_candidates(builder, pair, all_of_them=True))
@@ -196,7 +193,7 @@ def _multiply(builder: Builder, pair: Pair) -> Term:
     traits = builder.traits
     if not (traits.strided or traits.pairs_by_einsum or traits.multiply_broadcasts):
         return _fused(builder, pair)
-    order = loop_order(pair) if traits.pairs_by_einsum else product_order(pair.lhs, pair.rhs, pair.use)
+    order = product_order(pair.lhs, pair.rhs, pair.use)
     out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
     return builder.packed(out, order)
 
