@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from einsumx.backends import dask
-    from einsumx.backends.dask import text as chunked_texts
+    from einsumx.backends.dask import program as chunked_programs
     from einsumx.blocked import text as blocked_texts
     from einsumx.render import drawing, source, timeline
     from einsumx.render.drawing import Drawing
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from einsumx.streaming import run as streaming_run
 else:
     dask = LazyModule("einsumx.backends.dask")
-    chunked_texts = LazyModule("einsumx.backends.dask.text")
+    chunked_programs = LazyModule("einsumx.backends.dask.program")
     blocked_texts = LazyModule("einsumx.blocked.text")
     drawing = LazyModule("einsumx.render.drawing")
     source = LazyModule("einsumx.render.source")
@@ -268,7 +268,7 @@ class ChunkedPlan(ChunkedProgram):
 
     def __str__(self) -> str:
         """The steps, their chunks and tasks, and the bytes that may move between workers."""
-        return chunked_texts.chunked_text(self)
+        return chunked_programs.chunked_text(self)
 
 
 _program_values = attrgetter(*(field.name for field in fields(Program)))

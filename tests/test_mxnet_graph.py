@@ -8,7 +8,7 @@ import pytest
 
 import einsumx
 import einsumx.mxnet
-from einsumx.backends.mxnet import tracing
+from einsumx.backends.mxnet import graphs
 from einsumx.conformance.oracle import expect, expect_gradient, judge
 
 if not find_spec("mxnet"):
@@ -30,7 +30,7 @@ def known_inputs(monkeypatch):
     """What MXNet 1 does not say of symbols is known, as where mx.np.einsum is replaced; MXNet 2 traces arrays."""
     if FIRST:
         block = mx.gluon.HybridBlock
-        monkeypatch.setattr(block, "_get_graph", tracing.with_known_inputs(block._get_graph))
+        monkeypatch.setattr(block, "_get_graph", graphs.with_known_inputs(block._get_graph))
 
 
 class Contraction(mx.gluon.HybridBlock):
@@ -171,7 +171,7 @@ def test_what_is_known_is_of_the_thread_that_traces_and_forgotten_after_it(known
     if not FIRST:
         pytest.skip("MXNet 2 shows arrays to what it traces")
     Contraction("bij,bjk->bik")(*map(mx.np.array, drawn([(2, 5, 2), (2, 2, 4)])))
-    assert tracing.known(mx.sym.var("data0").as_np_ndarray()) == tracing.Known(None, "")
+    assert graphs.known(mx.sym.var("data0").as_np_ndarray()) == graphs.Known(None, "")
 
 
 # -- symbols by themselves ----------------------------------------------------------------------------------------

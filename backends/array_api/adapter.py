@@ -12,7 +12,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
-from einsumx.adapters.operand_types import type_name
+from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
@@ -378,6 +378,31 @@ class ArrayApiAdapter(Adapter):
         if host.shape != tuple(array.shape) or host.dtype == object:
             raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
         return host
+
+
+class NamedLibrary(ArrayApiAdapter):
+    """A library that follows the standard, as a backend of its own name.
+
+    A subclass declares ``name``, ``module`` and ``install``, and overrides that in which its library deviates from the
+    standard.
+    """
+
+    @cached_property
+    def xp(self) -> Any:
+        return import_module(self.module)
+
+    def of(self, arrays: Sequence[Array]) -> Adapter:
+        return self
+
+    def check_type(self, kind: type) -> None:
+        if not hasattr(kind, "__array_namespace__"):
+            raise wrong_type_error(kind, f"arrays of {self.name}")
+
+    def is_plain(self, kind: type) -> bool:
+        return True
+
+    def traits(self, device: str) -> Traits:
+        return self.cpu
 
 
 def _write_nothing(out: Array) -> None:

@@ -13,8 +13,21 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import TypeAlias
 
-from einsumx.backends.dask.chunks import Chunks, is_split_of, largest, merged, of_size, pieces, refined, split
-from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram, ChunkedStep, Labels, Rechunk
+from einsumx.backends.dask.program import (
+    ChunkedOperand,
+    ChunkedProgram,
+    ChunkedStep,
+    Chunks,
+    Labels,
+    Rechunk,
+    is_split_of,
+    largest,
+    merged,
+    of_size,
+    pieces,
+    refined,
+    split,
+)
 from einsumx.dtypes import itemsize
 from einsumx.errors import SizeError
 from einsumx.ir.bind import SizedEquation

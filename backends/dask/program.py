@@ -1,20 +1,42 @@
-"""What a contraction of Dask arrays consists of, as data: its steps, their chunks, tasks and bytes moved."""
+"""A contraction of Dask arrays, as data and as text: its steps, their chunks, tasks and bytes moved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from math import ceil, prod
 from typing import TypeAlias
 
-from einsumx.backends.dask.chunks import Chunks, largest
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, SizeError, excerpt
+from einsumx.errors import BackendError, SizeError, excerpt, visible
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
-from einsumx.ir.bind import SizedEquation
+from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Path
 from einsumx.ir.records import record
+from einsumx.ir.text import quantity, shape_text
 
-__all__ = ["ChunkedOperand", "ChunkedProgram", "ChunkedStep", "Labels", "Rechunk", "check_operands"]
+__all__ = [
+    "ChunkedOperand",
+    "ChunkedProgram",
+    "ChunkedStep",
+    "Chunks",
+    "Labels",
+    "Rechunk",
+    "check_operands",
+    "chunked_text",
+    "is_split_of",
+    "largest",
+    "merged",
+    "of_size",
+    "pieces",
+    "refined",
+    "split",
+    "totals",
+]
+
+Chunks: TypeAlias = tuple[int, ...]
+"""The sizes of the chunks along one axis."""
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -177,3 +199,153 @@ def check_operands(program: ChunkedProgram, operands: Sequence[ChunkedOperand]) 
             raise BackendError(f"operand {number} has dtype {operand.dtype}, but the plan is for {planned.dtype}")
         if planned.same_as not in (None, operand.same_as):
             raise BackendError(f"operand {number} is another array than operand {planned.same_as}, unlike in the plan")
+
+
+# -- chunks along one axis: where they are cut, and how they are split, merged and aligned --------------------
+
+
+def largest(chunks: Chunks) -> int:
+    """The size of the largest chunk; at least 1.
+
+    >>> largest((2, 3)), largest((0,))
+    (3, 1)
+    """
+    return max(*chunks, 1)
+
+
+def refined(chunkings: Iterable[Chunks]) -> Chunks:
+    """The chunks that end wherever one of several chunkings has an end; empty chunks are dropped.
+
+    >>> refined([(2, 4), (3, 0, 3)]), refined([(0,)])
+    ((2, 1, 3), (0,))
+    """
+    ends = sorted({0}.union(*map(accumulate, chunkings)))
+    return tuple([end - start for start, end in pairwise(ends)]) or (0,)
+
+
+def is_split_of(fine: Chunks, coarse: Chunks) -> bool:
+    """Whether each chunk of ``fine`` lies within one of ``coarse``.
+
+    >>> is_split_of((1, 1, 2), (2, 2)), is_split_of((2, 2), (1, 3))
+    (True, False)
+    """
+    return set(accumulate(coarse)) <= set(accumulate(fine))
+
+
+@lru_cache(maxsize=1024)
+def pieces(old: Chunks, new: Chunks) -> tuple[int, int]:
+    """The number of pieces that new chunks are made of, and how many of them are not a whole old chunk.
+
+    >>> pieces((3, 3), (2, 4)), pieces((2, 2), (4,))
+    ((3, 2), (2, 0))
+    """
+    ends = list(accumulate(old))
+    whole = set(pairwise([0, *ends]))
+    parts = list(pairwise(sorted({0, *ends, *accumulate(new)}))) or [(0, 0)]
+    return len(parts), sum(part not in whole for part in parts)
+
+
+def merged(chunks: Chunks) -> Chunks:
+    """Each two neighbours as one chunk.
+
+    >>> merged((1, 2, 3, 4, 5))
+    (3, 7, 5)
+    """
+    return tuple([sum(chunks[start : start + 2]) for start in range(0, len(chunks), 2)])
+
+
+def of_size(size: int, most: int) -> Chunks:
+    """Chunks of one size, and a smaller one at the end if there is a remainder.
+
+    >>> of_size(7, 3), of_size(0, 3)
+    ((3, 3, 1), (0,))
+    """
+    return (most,) * (size // most) + ((size % most,) if size % most else ()) or (0,)
+
+
+def split(chunks: Chunks, most: int) -> Chunks:
+    """Each chunk in parts of nearly equal sizes, at most ``most``.
+
+    >>> split((7, 2), 3)
+    (2, 2, 3, 2)
+    """
+    return tuple([part for chunk in chunks for part in _parts(chunk, most)])
+
+
+def _parts(chunk: int, most: int) -> list[int]:
+    count = max(ceil(chunk / most), 1)
+    return [chunk * (part + 1) // count - chunk * part // count for part in range(count)]
+
+
+# -- as text --------------------------------------------------------------------------------------------------
+
+
+def chunked_text(program: ChunkedProgram) -> str:
+    """A header, then a line for each operand, each change of chunks, each step and the result, and the totals."""
+    names = tuple(map(visible, label_names(program.equation)))
+    shapes = " ".join(shape_text(shape) for shape in program.equation.shapes)
+    inputs = list(dict.fromkeys(operand.dtype for operand in program.operands))
+    types = "/".join(inputs) if inputs == [program.dtype] else f"{'/'.join(inputs)} -> {program.dtype}"
+    lines = [
+        (f"operand %{number}", f"{_count(operand.chunks)} of {_sizes(operand.chunks)}, {quantity(operand.nbytes, 'B')}")
+        for number, operand in enumerate(program.operands)
+    ]
+    for number, step in enumerate(program.steps, len(program.operands)):
+        lines += _step_lines(step, number, names)
+    lines.append(
+        (
+            "result",
+            f"{shape_text(program.shape)} {program.dtype} in {_count(program.chunks)} of {_sizes(program.chunks)}",
+        )
+    )
+    lines += totals(program).items()
+    width = max(len(name) for name, _ in lines)
+    body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
+    return f"{visible(program.equation.text)}  {shapes}  {types} on dask{visible(program.algebra.text)}\n{body}"
+
+
+def totals(program: ChunkedProgram) -> dict[str, str]:
+    """Tasks, bytes moved and the largest chunk."""
+    return {
+        "tasks": f"{program.tasks}, besides those of the operands",
+        "moved": f"at most {quantity(program.moved_bytes, 'B')} between workers",
+        "largest chunk": quantity(program.largest_chunk_bytes, "B"),
+    }
+
+
+def _step_lines(step: ChunkedStep, number: int, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The changes of chunks before a step, and the step itself."""
+
+    def term(labels: Sequence[int]) -> str:
+        return "".join([names[label] for label in labels])
+
+    chunks = dict(step.chunks)
+    for each in step.rechunks:
+        sizes = ", ".join(f"{names[label]} to {_sizes([chunks[label]])}" for label in each.labels)
+        yield f"rechunk %{step.sources[each.place]}", f"{sizes}; {_tasks(each.tasks)}"
+    sources = " ".join(f"%{source}" for source in step.sources)
+    results = [chunks[label] for label in step.output]
+    remark = f"{_tasks(step.tasks)} for {_count(results)} of {_sizes(results)}"
+    if step.group > 1:
+        remark += f", up to {step.group} chunks of {term(step.contracted)} each"
+    if step.partial_sums > 1:
+        remark += f", {step.partial_sums} partial sums of each added by {step.fan_in}"
+    yield f"%{number} = {','.join(map(term, step.inputs))}->{term(step.output)} {sources}", remark
+
+
+def _count(chunks: Sequence[Chunks]) -> str:
+    count = prod(map(len, chunks))
+    return f"{count} chunk{'s' * (count != 1)}"
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'s' * (count != 1)}"
+
+
+def _sizes(chunks: Sequence[Chunks]) -> str:
+    """The largest chunk along each axis.
+
+    >>> _sizes([(3, 3, 2), (4,)])
+    '(3,4)'
+    """
+    return shape_text(tuple(map(max, chunks)))

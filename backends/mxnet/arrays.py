@@ -13,9 +13,9 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
-from einsumx.backends.mxnet.calls import Calls
 from einsumx.backends.mxnet.choices import swaps
 from einsumx.backends.mxnet.importing import installed_version, load
+from einsumx.backends.mxnet.kernels import Calls
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, shown
 

@@ -1,16 +1,24 @@
-"""Functions that run the ops of a plan, with MXNet's operators chosen from shapes and dtypes."""
+"""Functions that run the ops of a plan, with MXNet's operators chosen from shapes and dtypes.
+
+MXNet's Python functions take longer than it takes to queue their operators. So :class:`Calls` makes the C calls of
+these functions in the versions 1.9 and 2.0.0b1, and prepares once what is the same at every call; MXNet is retired, so
+there will be no others. Every call has its own buffers, so prepared calls are thread-safe.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from ctypes import POINTER, byref, c_bool, c_byte, c_char_p, c_int, c_int64, c_void_p, cast
+from functools import cached_property
+from importlib import import_module
 from math import prod
+from typing import Any
 
 from einsumx.adapters.typing import Array, Run
-from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.choices import Shape, pays_as_layer, pays_by_matmul
 from einsumx.ir.ops import Matmul
 
-__all__ = ["MxnetKernels", "through_int8"]
+__all__ = ["Calls", "MxnetKernels", "through_int8"]
 
 
 def through_int8(rearrange: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -19,10 +27,15 @@ def through_int8(rearrange: Callable[[Array], Array]) -> Callable[[Array], Array
 
 
 class MxnetKernels:
-    """MxnetKernels for ``mx.np`` arrays."""
+    """Kernels for ``mx.np`` arrays.
 
-    def __init__(self, arrays: MxnetArrays) -> None:
-        self._arrays, self._calls = arrays, arrays.calls
+    Args:
+        arrays: the adapter.
+    """
+
+    def __init__(self, arrays: Any) -> None:
+        self._arrays = arrays
+        self._calls: Calls = arrays.calls
 
     def transpose(self, axes: tuple[int, ...], dtype: str) -> Run:
         """The kernel of a transpose."""
@@ -100,3 +113,220 @@ class MxnetKernels:
             return result(product(ones, stack(array)))
 
         return total
+
+
+# -- calls of MXNet's C interface -----------------------------------------------------------------------------
+
+_ARRAY, _INTEGER, _NONE, _OBJECT, _TEXT = 11, 0, 4, 7, 8
+"""MXNet 2's codes for the types of arguments."""
+
+
+class _Address(c_void_p):
+    """The address of an object, which it keeps alive."""
+
+    owner: Any
+
+
+class Calls:
+    """Prepares calls of operators on ``mx.np`` arrays.
+
+    Args:
+        mx: the top-level module.
+
+    Attributes:
+        mxnet_1: whether this is MXNet 1.
+    """
+
+    def __init__(self, mx: Any) -> None:
+        self._mx = mx
+        self._library, self._check = mx.base._LIB, mx.base.check_call
+        self.mxnet_1 = str(mx.__version__).startswith("1.")
+        self._np_space = "_np" if self.mxnet_1 else "_npi"
+
+    # -- operators --------------------------------------------------------------------------------------
+
+    def einsum(self, equation: str, count: int) -> Callable[..., Array]:
+        """MXNet's own einsum of ``count`` operands, even if ``mx.np.einsum`` is replaced."""
+        return self._operator("_npi", "einsum", count, subscripts=equation, out=None, optimize=0)
+
+    def batch_dot(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
+        """``mx.npx.batch_dot``."""
+        flags = {"transpose_a": transpose_lhs, "transpose_b": transpose_rhs}
+        return self._operator("_npx", "batch_dot", 2, **flags, forward_stype="default")
+
+    def gemm(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
+        """``mx.nd.linalg.gemm2`` of matrices along axes 1 and 3 of arrays with four axes."""
+        return self._operator("_linalg", "gemm2", 2, transpose_a=transpose_lhs, transpose_b=transpose_rhs, axis=1)
+
+    def multiply(self) -> Callable[..., Array]:
+        """``mx.np.multiply`` of two arrays."""
+        return self._operator("_npi", "multiply", 2, out=None)
+
+    def transpose(self, axes: tuple[int, ...]) -> Callable[..., Array]:
+        """``mx.np.transpose``."""
+        return self._operator(self._np_space, "transpose", 1, axes=axes)
+
+    def sum(self, axes: tuple[int, ...]) -> Callable[..., Array]:
+        """``mx.np.sum``."""
+        return self._operator(self._np_space, "sum", 1, axis=axes, dtype=None, keepdims=None, initial=None, out=None)
+
+    def diagonal(self, axis1: int, axis2: int) -> Callable[..., Array]:
+        """``mx.np.diagonal``, without an offset."""
+        return self._operator(self._np_space, "diagonal", 1, offset=0, axis1=axis1, axis2=axis2)
+
+    def layer(self, units: int) -> Callable[..., Array]:
+        """``mx.npx.fully_connected`` of an array and weights, without a bias."""
+        return self._operator("_npx", "fully_connected", 2, num_hidden=units, no_bias=True, flatten=False)
+
+    @cached_property
+    def copy_into(self) -> Callable[[Array, Array], None]:
+        """A function of a target and a source that calls ``source.copyto(target)`` of MXNet 1."""
+        operator = c_void_p()
+        self._check(self._library.NNGetOpHandle(b"_copyto", byref(operator)))
+        invoke, handles, results = self._library.MXImperativeInvokeEx, c_void_p * 1, POINTER(c_void_p)
+
+        def copy_into(target: Array, source: Array) -> None:
+            storage = c_void_p()
+            outputs = cast(handles(target.handle), results)
+            operands = handles(source.handle)
+            if failed := invoke(operator, 1, operands, byref(c_int(1)), byref(outputs), 0, None, None, byref(storage)):
+                self._check(failed)
+
+        return copy_into
+
+    def swapaxes(self, axis1: int, axis2: int) -> Callable[..., Array]:
+        """``mx.np.swapaxes``."""
+        return self._operator("_npi", "swapaxes", 1, dim1=axis1, dim2=axis2)
+
+    def _operator(self, space: str, name: str, count: int, **arguments: Any) -> Callable[..., Array]:
+        """An operator of ``count`` arrays; if possible a function of MXNet 2, whose arguments are not text."""
+        if not self.mxnet_1:
+            function = c_void_p()
+            self._check(self._library.MXNetFuncGetGlobal(f"{space}.{name}".encode(), byref(function)))
+            if function.value is not None:
+                return self._function(function, count, list(arguments.values()))
+        operator = c_void_p()
+        self._check(self._library.NNGetOpHandle(f"{space}_{name}".encode(), byref(operator)))
+        return self._imperative(operator, count, {key: value for key, value in arguments.items() if value is not None})
+
+    def _imperative(self, operator: c_void_p, count: int, arguments: dict[str, Any]) -> Callable[..., Array]:
+        """A call like those of MXNet's generated functions, with names and values of arguments as text."""
+        library = self._library
+        invoke = library.MXImperativeInvokeEx if self.mxnet_1 else library.MXImperativeInvoke
+        ndarray, handles, results = self._mx.np.ndarray, c_void_p * count, POINTER(c_void_p)
+        length, new_handle = len(arguments), self._mx.base.NDArrayHandle
+        texts = c_char_p * length
+        keys = texts(*(key.encode() for key in arguments))
+        values = texts(*(str(value).encode() for value in arguments.values()))
+
+        def call(*arrays: Array) -> Array:
+            number, outputs, storage = c_int(), results(), c_void_p()
+            operands = handles(*[array.handle for array in arrays])
+            targets = byref(number), byref(outputs)
+            if failed := invoke(operator, count, operands, *targets, length, keys, values, byref(storage)):
+                self._check(failed)
+            return ndarray(new_handle(outputs[0]))
+
+        return call
+
+    def _function(self, function: c_void_p, count: int, arguments: list[Any]) -> Callable[..., Array]:
+        """A call like those of MXNet 2's functions, with numbers, texts and objects as arguments after the arrays."""
+        invoke, ndarray = self._library.MXNetFuncCall, self._mx.np.ndarray
+        new_handle, total = self._mx.base.NDArrayHandle, count + len(arguments)
+        argument_codes, constants = zip(*map(self._packed, arguments))
+        values, codes = c_void_p * total, (c_int * total)(*[_ARRAY] * count, *argument_codes)
+
+        def call(*arrays: Array) -> Array:
+            result, code = new_handle(), c_int()
+            operands = values(*[array.handle for array in arrays], *constants)
+            if failed := invoke(function, operands, codes, total, byref(result), byref(code)):
+                self._check(failed)
+            return ndarray(result)
+
+        return call
+
+    def _packed(self, argument: Any) -> tuple[int, Any]:
+        """An argument's type code, and its value or address."""
+        match argument:
+            case None:
+                return _NONE, None
+            case str():
+                return _TEXT, cast(c_char_p(argument.encode()), c_void_p)
+            case tuple():
+                numbers = self._mx._ffi.convert_to_node(argument)
+                address = _Address(numbers.handle.value)
+                address.owner = numbers
+                return _OBJECT, address
+            case _:
+                return _INTEGER, int(argument)
+
+    # -- arrays -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def describe(self) -> Callable[[Array], tuple[tuple[int, ...], Any]]:
+        """A function that returns an array's shape and its dtype, a scalar type of NumPy."""
+        library, sizes = self._library, POINTER(c_int64)
+        get_shape = library.MXNDArrayGetShapeEx64 if self.mxnet_1 else library.MXNDArrayGetShape64
+        get_dtype = library.MXNDArrayGetDType
+        dtypes = self._mx.ndarray.ndarray._DTYPE_MX_TO_NP
+
+        def describe(array: Array) -> tuple[tuple[int, ...], Any]:
+            handle, number, pointer = array.handle, c_int(), sizes()
+            target = byref(number)
+            if failed := get_shape(handle, target, byref(pointer)):
+                self._check(failed)
+            shape = tuple(pointer[: number.value])
+            if failed := get_dtype(handle, target):
+                self._check(failed)
+            return shape, dtypes[number.value]
+
+        return describe
+
+    def memory(self, array: Array) -> Any:
+        """The memory of an array of bools on the CPU, as a NumPy array."""
+        address = c_void_p()
+        self._check(self._library.MXNDArrayGetData(array.handle, byref(address)))
+        np = import_module("numpy")
+        shape, _ = self.describe(array)
+        if not address.value:
+            return np.empty(shape, bool)
+        return np.frombuffer((c_byte * prod(shape)).from_address(address.value), bool).reshape(shape)
+
+    def view(self, shape: tuple[int, ...]) -> Callable[[Array], Array]:
+        """``array.reshape_view(shape)``, for shapes without sizes of 0."""
+        view, check, new_handle = self._library.MXNDArrayReshape64, self._check, self._mx.base.NDArrayHandle
+        rank, sizes, ndarray = len(shape), (c_int64 * len(shape))(*shape), self._mx.np.ndarray
+
+        def viewed(array: Array) -> Array:
+            handle = new_handle()
+            check(view(array.handle, rank, sizes, False, byref(handle)))
+            return ndarray(handle, array.writable)
+
+        return viewed
+
+    def unless_tracing(self, run: Run, otherwise: Run) -> Run:
+        """``run``, or ``otherwise`` while MXNet 2 traces a block."""
+        get_tracing = self._library.MXNDArrayIsDeferredCompute
+
+        def either(*arrays: Array) -> Array:
+            is_tracing = c_bool()
+            if failed := get_tracing(byref(is_tracing)):
+                self._check(failed)
+            return otherwise(*arrays) if is_tracing.value else run(*arrays)
+
+        return either
+
+    def in_np_shape(self, run: Run) -> Run:
+        """``run`` inside ``with mx.util.np_shape(True)``, which restores the thread's switch."""
+        switch, check = self._library.MXSetIsNumpyShape, self._check
+
+        def switched(*arrays: Array) -> Array:
+            previous = c_int()
+            check(switch(1, byref(previous)))
+            try:
+                return run(*arrays)
+            finally:
+                if not previous.value:
+                    check(switch(0, byref(previous)))
+
+        return switched

@@ -9,8 +9,8 @@ from warnings import warn
 
 from einsumx.adapters import hooks
 from einsumx.adapters.replacement import Function, Name, as_error_of
+from einsumx.backends.mxnet.graphs import UnknownRankError, with_known_inputs
 from einsumx.backends.mxnet.importing import load
-from einsumx.backends.mxnet.tracing import UnknownRankError, with_known_inputs
 from einsumx.errors import EinsumxError, shown
 
 __all__ = ["as_mxnet_error", "names"]

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from einsumx.backends.numpy import kernels, thin
+from einsumx.backends.numpy import kernels
+from einsumx.host.threads import get_num_threads, run
 from einsumx.ir.layout import broadcast
 
 __all__ = ["matmul", "wide_matmul", "wide_workspace", "workspace"]
@@ -95,16 +96,16 @@ def workspace(shapes: Sequence[Shape], dtype: str) -> int:
 def wide_matmul(shapes: Sequence[Shape], dtype: str, sums: str) -> Kernel:
     """The kernel of the same product for narrow integers with sums in the wider dtype ``sums``."""
     inner, step = shapes[0][-1], _block(_bound(dtype), _bound(dtype))
-    if thin.is_thin(shapes):
-        return thin.matmul(shapes, sums, step)
+    if _is_thin(shapes):
+        return _thin_matmul(shapes, sums, step)
     return _in_blocks(sums, step) if inner > step else _whole(shapes, dtype, "float32", sums)
 
 
 def wide_workspace(shapes: Sequence[Shape], dtype: str, sums: str) -> int:
     """The most bytes that such a product allocates, without its result."""
     inner, step = shapes[0][-1], _block(_bound(dtype), _bound(dtype))
-    if thin.is_thin(shapes):
-        return thin.workspace(shapes, step)
+    if _is_thin(shapes):
+        return _thin_workspace(shapes, step)
     out, size = prod(_product_shape(shapes)), np.dtype(sums).itemsize
     operands = sum(map(prod, shapes)) // max(inner, 1) * min(step, inner)
     # The product of a block of floats is cast when its operands are freed, next to the sum of the blocks before it.
@@ -242,3 +243,90 @@ def _limbs(array: Any, bits: int, step: int) -> Iterator[Any]:
     for start in range(0, last, step):
         yield (array >> start) & ((1 << step) - 1)
     yield array >> last
+
+
+# -- large arrays of narrow integers times a few vectors ------------------------------------------------------
+
+# Their time is that of reading the array. Each part of it is cast to float32 in a cache, and read from there.
+
+_THIN = 8
+"""The most rows or columns of the other operand."""
+
+_PART = 1 << 17
+"""The elements of a part: in float32, half of a core's cache."""
+
+_LEAST = 1 << 18
+"""The least elements of the large operand."""
+
+_SHARED = 1 << 20
+"""The least elements for more than one thread."""
+
+
+def _is_thin(shapes: Sequence[Shape]) -> bool:
+    """Whether BLAS in float32 multiplies ``[..., m, k]`` by ``[..., k, n]``."""
+    lhs, rhs = shapes
+    return min(lhs[-2], rhs[-1]) <= _THIN and max(map(prod, shapes)) >= _LEAST and lhs[:-2] == rhs[:-2]
+
+
+def _thin_matmul(shapes: Sequence[Shape], sums: str, step: int) -> Callable[[Any, Any], Any]:
+    """The kernel of such a product.
+
+    Args:
+        shapes: of the operands.
+        sums: the dtype of the result.
+        step: how many products float32 sums exactly.
+    """
+    lhs, rhs = shapes
+    shape = (*broadcast(lhs[:-2], rhs[:-2]), lhs[-2], rhs[-1])
+    is_tall = lhs[-2] >= rhs[-1]
+    boxes = list(_boxes(shape[:-2], max(shape[-2:]), min(lhs[-1], step)))
+    blocks = [slice(start, start + step) for start in range(0, lhs[-1], step)]
+
+    def kernel(lhs: Any, rhs: Any) -> Any:
+        out = np.empty(shape, sums)
+        # The large operand is on the left.
+        left, right, target = (
+            (lhs, rhs, out) if is_tall else (rhs.swapaxes(-1, -2), lhs.swapaxes(-1, -2), out.swapaxes(-1, -2))
+        )
+        right = right.astype(np.float32)
+        count = get_num_threads() if left.size >= _SHARED else 1
+        jobs = [partial(_multiply, left, right, target, boxes[first::count], blocks) for first in range(count)]
+        if count == 1:
+            jobs[0]()
+        else:
+            run(jobs)
+        return out
+
+    return kernel
+
+
+def _boxes(batch: Shape, rows: int, inner: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of a batch, and of the rows of each matrix, of about as many elements as fit the cache."""
+    within = max(1, _PART // max(inner, 1))
+    sizes, steps = (*batch, rows), []
+    for size in reversed(sizes):
+        steps.append(max(1, min(size, within)))
+        within //= size or 1
+    cuts = [[slice(at, at + step) for at in range(0, size, step)] for size, step in zip(sizes, reversed(steps))]
+    return pairs(*cuts)
+
+
+def _multiply(left: Any, right: Any, out: Any, boxes: Sequence[tuple[slice, ...]], blocks: Sequence[slice]) -> None:
+    for box in boxes:
+        target, batch = out[box], box[:-1]
+        for number, block in enumerate(blocks):
+            places, few = (*box, block), (*batch, block)
+            part = np.matmul(left[places].astype(np.float32), right[few])
+            if number == 0:
+                np.copyto(target, part, casting="unsafe")
+            else:
+                target += part.astype(out.dtype)
+
+
+def _thin_workspace(shapes: Sequence[Shape], step: int) -> int:
+    """The most bytes that such a product allocates, without its result."""
+    lhs, rhs = shapes
+    small, threads = min(prod(lhs), prod(rhs)), get_num_threads()
+    cols, block = min(lhs[-2], rhs[-1]), min(lhs[-1], step)
+    rows = max(1, min(max(map(prod, shapes)), _PART) // block)
+    return 4 * small + threads * (4 * rows * block + 8 * rows * cols)

@@ -5,6 +5,7 @@ So plans treat all tensors as C-contiguous, and use the flags of matmul.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial, reduce
@@ -27,10 +28,8 @@ from einsumx.ir.program import Operand
 
 if TYPE_CHECKING:
     import einsumx.backends.paddle.gradients as gradients
-    import einsumx.backends.paddle.patch as patch
 else:
     gradients = LazyModule("einsumx.backends.paddle.gradients")
-    patch = LazyModule("einsumx.backends.paddle.patch")
 
 __all__ = ["ADAPTER", "TRAITS", "PaddleAdapter"]
 
@@ -299,7 +298,10 @@ class PaddleAdapter(Adapter):
     # -- Paddle's own einsum ----------------------------------------------------------------------------
 
     def names(self) -> Iterable[Name]:
-        return patch.names()
+        paddle = self.xp
+        # A module of Paddle has the same name as the function.
+        for owner in (paddle, paddle.tensor, paddle.functional, sys.modules["paddle.tensor.einsum"]):
+            yield Name(owner, "einsum")
 
     @cached_property
     def gradients(self) -> Gradients:

@@ -38,6 +38,7 @@ from einsumx.ir.layout import inverse, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
+from einsumx.runtime.request import Request, joined
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -50,7 +51,7 @@ else:
     patch = LazyModule("einsumx.backends.torch.patch")
     staging = LazyModule("einsumx.backends.torch.staging")
 
-__all__ = ["ADAPTER", "TorchAdapter"]
+__all__ = ["ADAPTER", "TorchAdapter", "einsum"]
 
 _FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
 _DTYPES = frozenset({"bool", "complex32", *_FLOATS, *HALVES, *INTEGERS, *SIGNED})
@@ -602,6 +603,17 @@ def _addresses(tensor: Array) -> tuple[int, int]:
     start = tensor.data_ptr()
     span = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return start, start + (span + 1) * tensor.element_size()
+
+
+def einsum(request: Request) -> Any:
+    """A proxy of ``torch.fx`` for the result: the graph calls the same function of einsumx on the same arguments.
+
+    Errors come when the graph runs, because proxies have neither shapes nor dtypes.
+    """
+    function, first, keywords = request.call()
+    operands = tuple(request.operands)
+    arguments = *first, *joined(request.written, operands)
+    return ADAPTER.xp.overrides.handle_torch_function(function, (*first, *operands), *arguments, **keywords)
 
 
 ADAPTER = TorchAdapter()

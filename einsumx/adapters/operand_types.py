@@ -22,7 +22,7 @@ __all__ = [
 _LAZY = {
     "Array": ("dask", "einsumx.backends.dask"),
     "LazyArray": ("autoray", "einsumx.backends.autoray"),
-    "Proxy": ("torch", "einsumx.backends.torch.fx"),
+    "Proxy": ("torch", "einsumx.backends.torch.adapter"),
 }
 """By the class of lazy arrays, its package, and the module whose ``einsum`` contracts them."""
 
