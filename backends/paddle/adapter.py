@@ -18,12 +18,13 @@ from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import HALVES, Traits
-from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, adopted, is_number, promoted, workspace
+from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, WIDER, adopted, is_number, promoted, workspace
+from einsumx.dtypes import kind
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
-from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
+from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
 from einsumx.ir.program import Operand
 
 if TYPE_CHECKING:
@@ -234,33 +235,43 @@ class PaddleAdapter(Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._kernels.transpose(axes)(array)
+        return self.xp.transpose(array, list(axes)).contiguous()
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
-        return self._kernels.reshape(shape)(array)
+        return self.xp.reshape(array, list(shape))
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
-        return self._kernels.diagonal(axis1, axis2, self.dtype_name(array.dtype))(array)
+        return self.xp.diagonal(array, axis1=axis1, axis2=axis2).contiguous()
 
     def copy(self, array: Array) -> Array:
-        return self._kernels.copied(array)
+        return self.xp.assign(array)
 
     def cast(self, array: Array, dtype: str) -> Array:
-        return self._kernels.cast(array, self.dtype(dtype))
+        return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._kernels.total(axes, self.dtype_name(array.dtype))(array)
+        name = self.dtype_name(array.dtype)
+        if name == "bool":
+            return self.xp.any(array, axis=axes)
+        return array.sum(axis=axes, dtype=name if kind(name) in "iu" else None)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        return self._kernels.multiply(self.dtype_name(lhs.dtype))(lhs, rhs)
+        name = self.dtype_name(lhs.dtype)
+        if name not in WIDER:
+            return (self.xp.logical_and if name == "bool" else self.xp.multiply)(lhs, rhs)
+        left, right = (self.cast(side, WIDER[name]) for side in (lhs, rhs))
+        return self.cast(self.xp.multiply(left, right), name)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        op = Matmul(2, 0, 1, transpose_lhs, transpose_rhs)
-        shapes = [tuple(lhs.shape), tuple(rhs.shape)]
-        return self._kernels.product(op, shapes, self.dtype_name(lhs.dtype))(lhs, rhs)
+        if self.dtype_name(lhs.dtype) not in INTEGERS:
+            return self.xp.matmul(lhs, rhs, transpose_x=transpose_lhs, transpose_y=transpose_rhs)
+        # Paddle's product of integers computes in float32, or has no kernel; NumPy's does not.
+        sides = [(lhs.numpy(), transpose_lhs), (rhs.numpy(), transpose_rhs)]
+        left, right = (side.swapaxes(-1, -2) if is_transposed else side for side, is_transposed in sides)
+        return self.xp.to_tensor(left @ right)
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        return self._kernels.zeros(arrays, shape, dtype)
+        return self.xp.zeros(list(shape), dtype=dtype)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         kernel: Callable[..., Array]
@@ -278,22 +289,22 @@ class PaddleAdapter(Adapter):
                 kernel = self._kernels.diagonal(op.axis1, op.axis2, dtype)
             case Copy():
                 kernel = self._kernels.copied
+            case Cast():
+                kernel = partial(self._kernels.cast, dtype=self.dtype(op.dtype))
             case Sum():
                 kernel = self._kernels.total(op.axes, dtype)
             case Multiply():
                 kernel = self._kernels.multiply(dtype)
             case Matmul():
                 kernel = self._kernels.product(op, shapes, dtype)
+            case Zeros():
+                kernel = partial(self._kernels.zeros, shape=op.shape, dtype=op.dtype)
             case _:
                 kernel = super().kernel(op, shapes, dtype)
         return kernel
 
     def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         return workspace(op, operands)
-
-    def public_class(self) -> type[Adapter]:
-        public: type[Adapter] = imported("einsumx.backends.paddle.source").PublicPaddle
-        return public
 
     # -- Paddle's own einsum ----------------------------------------------------------------------------
 

@@ -143,7 +143,7 @@ class GraphKernels:
         transpose_lhs, transpose_rhs = op.transpose_lhs, op.transpose_rhs
         return lambda lhs, rhs: _ops.matmul(lhs, rhs, transpose_lhs, transpose_rhs)
 
-    def zeros(self, arrays: Sequence[Array], shape: Shape, dtype: str) -> Array:
+    def zeros(self, *arrays: Array, shape: Shape, dtype: str) -> Array:
         """Zeros on the device of ``arrays``; with gradients of zero for those that are recorded."""
         result = self._zeros(arrays[0], list(shape), getattr(paddle, dtype))
         recorded = [array for array in arrays if _is_recorded(array)]

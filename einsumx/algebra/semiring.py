@@ -166,7 +166,8 @@ class SemiringAlgebra(Algebra):
             case ops.Scale():  # the maximum of equal elements is that element
                 return adapter.copy
             case ops.Zeros():
-                return lambda *sources: self._zeros(adapter, sources, op)
+                zeros = adapter.kernel(op, shapes, dtype)
+                return lambda *sources: self._sums_of_nothing(adapter, zeros(*sources), op.dtype)
             case ops.Transpose() | ops.Reshape() | ops.Expand() | ops.First() | ops.Diagonal():
                 return adapter.kernel(op, shapes, dtype)  # which may take a diagonal by a sum
             case ops.Copy() | ops.Cast() | ops.Native():
@@ -184,9 +185,8 @@ class SemiringAlgebra(Algebra):
         number = adapter.arithmetic.number(log(count), adapter.dtype_name(source.dtype), source)
         return _functions(adapter).elementwise("add", source, number)
 
-    def _zeros(self, adapter: Adapter, sources: Sequence[Array], op: ops.Zeros) -> Array:
-        zeros = adapter.zeros(sources, op.shape, op.dtype)
-        return _functions(adapter).elementwise("add", zeros, adapter.arithmetic.number(self.zero, op.dtype, zeros))
+    def _sums_of_nothing(self, adapter: Adapter, zeros: Array, dtype: str) -> Array:
+        return _functions(adapter).elementwise("add", zeros, adapter.arithmetic.number(self.zero, dtype, zeros))
 
     def _matmul(
         self, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str
