@@ -18,9 +18,9 @@ from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
-from einsumx.imports import LazyModule, imported
+from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
-from einsumx.ir.ops import Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
+from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.ir.sizes import is_known
 
@@ -311,10 +311,10 @@ class TensorflowAdapter(Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._ops.Transpose(x=array, perm=self._sizes(array, axes))
+        return self.xp.transpose(array, axes)
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
-        return self._ops.Reshape(tensor=array, shape=self._sizes(array, shape))
+        return self.xp.reshape(array, shape)
 
     def _sizes(self, array: Array, values: tuple[int, ...]) -> Any:
         """Sizes or axes as arguments of an operation on ``array``: for an eager one, a tensor that exists already.
@@ -341,20 +341,14 @@ class TensorflowAdapter(Adapter):
         return self._ops.DeepCopy(x=array)
 
     def cast(self, array: Array, dtype: str) -> Array:
-        source = kind(array.dtype.name)
-        if source == "c" and dtype == "bool":  # TensorFlow would look at the real part alone
-            return self._ops.NotEqual(x=array, y=self.xp.zeros((), array.dtype))
-        if source == "c" and kind(dtype) != "c":
+        if kind(array.dtype.name) == "c" and kind(dtype) != "c":
+            if dtype == "bool":  # TensorFlow would look at the real part alone
+                return self.xp.not_equal(array, 0)
             array = self.xp.math.real(array)
-        return self._ops.Cast(x=array, DstT=self.dtype(dtype))
+        return self.xp.cast(array, dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._total(array.dtype.name)(array, self._sizes(array, axes))
-
-    def _total(self, dtype: str) -> Callable[..., Array]:
-        """The function of an array and the axes to sum, or to or if ``dtype`` is bool."""
-        total = self._ops.Any if dtype == "bool" else self._ops.Sum
-        return lambda array, axes, keep_dims=False: total(input=array, axis=axes, keep_dims=keep_dims)
+        return (self.xp.reduce_any if array.dtype.name == "bool" else self.xp.reduce_sum)(array, axes)
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         # A product of empty sums, whose gradients are zeros.
@@ -366,12 +360,12 @@ class TensorflowAdapter(Adapter):
         return tf.fill(shape, total)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        if lhs.dtype.is_bool:
-            return self._ops.LogicalAnd(x=lhs, y=rhs)
-        return self._ops.Mul(x=lhs, y=rhs)
+        if is_wide_broadcast(lhs.shape, rhs.shape):
+            return self._wide_multiply(lhs.shape, rhs.shape)(lhs, rhs)
+        return (self.xp.logical_and if lhs.dtype.name == "bool" else self.xp.multiply)(lhs, rhs)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self._product(lhs.dtype.name, len(lhs.shape), transpose_lhs, transpose_rhs)(lhs, rhs)
+        return self.xp.linalg.matmul(lhs, rhs, transpose_a=transpose_lhs, transpose_b=transpose_rhs)
 
     def _product(self, dtype: str, rank: int, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
         """The function that multiplies arrays of ``rank`` axes; it reads a side transposed without a copy."""
@@ -418,6 +412,9 @@ class TensorflowAdapter(Adapter):
                 return lambda source: reshape(tensor=source, shape=constant if type(source) is eager else shape)
             case Sum():
                 return self._sum(op.axes, shapes[0], dtype)
+            case Cast() if kind(dtype) != "c":
+                cast, target = self._ops.Cast, self.dtype(op.dtype)
+                return lambda source: cast(x=source, DstT=target)
             case Copy():
                 identity = self._ops.Identity  # tensors never change, so that they may share memory
                 return lambda source: identity(input=source)
@@ -434,12 +431,12 @@ class TensorflowAdapter(Adapter):
     def _sum(self, axes: tuple[int, ...], shape: tuple[int, ...], dtype: str) -> Callable[[Array], Array]:
         """The function that sums over axes: in several passes where TensorFlow would transpose a copy first."""
         *passes, last = sum_passes(axes, shape)
-        total = self._total(dtype)
+        total = self._ops.Any if dtype == "bool" else self._ops.Sum
 
         def run(source: Array) -> Array:
             for each in passes:
-                source = total(source, self._sizes(source, each), keep_dims=True)
-            return total(source, self._sizes(source, last))
+                source = total(input=source, axis=self._sizes(source, each), keep_dims=True)
+            return total(input=source, axis=self._sizes(source, last))
 
         return run
 
@@ -499,8 +496,7 @@ class TensorflowAdapter(Adapter):
                 return 0
 
     def public_class(self) -> type[Adapter]:
-        public: type[Adapter] = imported("einsumx.backends.tensorflow.source").PublicTensorflow
-        return public
+        return _PublicTensorflow
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -537,6 +533,13 @@ def _device_name(device: str) -> str:
     """
     where, _, name = device.rpartition("device:")
     return name.lower() if where in ("/job:localhost/replica:0/task:0/", "/") else device
+
+
+class _PublicTensorflow(TensorflowAdapter):
+    """In code, tensors never change, so that they may share memory."""
+
+    def copy(self, array: Array) -> Array:
+        return self.xp.identity(array)
 
 
 ADAPTER = TensorflowAdapter()
