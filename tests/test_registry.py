@@ -1,5 +1,6 @@
 """Which backend serves which array, and how other packages add theirs."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -172,6 +173,7 @@ def test_only_the_framework_whose_arrays_arrive_is_imported(tmp_path):
     (tmp_path / "other_arrays.py").write_text("raise AssertionError('imported')")
     write_entry_point(tmp_path, "other_arrays", "other_arrays:ADAPTER")
     code = f"""
+import re
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import einsumx
@@ -312,3 +314,12 @@ def test_a_dataset_of_pytorch_is_read_as_what_is_stored():
 
     assert einsumx.einsum("ij->i", Rows()).tolist() == [3.0, 3.0]
     assert einsumx.einsum("ij->i", Rows(), memory_limit="1 MB").tolist() == [3.0, 3.0]
+
+
+def test_files_of_backends_have_the_names_that_contributors_know():
+    root = Path(__file__).parents[1]
+    table = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| file | has |")[2].partition("\n\n")[0]
+    known = re.findall(r"^\| `(\w+\.py)` \|", table, re.MULTILINE)
+    found = {path.name for path in root.glob("backends/*/*.py")} - {"__init__.py"}
+    assert found == set(known)
+    assert known == sorted(known)

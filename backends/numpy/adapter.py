@@ -169,10 +169,6 @@ class NumpyAdapter(Adapter):
     arithmetic = cached_property(NumpyArithmetic)
     orders = cached_property(NumpyOrders)
 
-    @cached_property
-    def _add(self) -> Any:
-        return self.xp.add.reduce
-
     def check_type(self, kind: type[Any]) -> None:
         np = self.xp
         if issubclass(kind, np.generic):
@@ -261,8 +257,9 @@ class NumpyAdapter(Adapter):
             return self.boxed(array.astype(dtype), dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        total = self._add(array, axes, array.dtype.type)  # a type has native byte order, which a reduction needs
-        return self.boxed(total, array.dtype.name)
+        name, letter = array.dtype.name, array.dtype.kind
+        total = array.any(axis=axes) if letter == "b" else array.sum(axis=axes, dtype=name if letter in "iu" else None)
+        return self.boxed(total, name)
 
     def scale(self, array: Array, count: int) -> Array:
         np, dtype = self.xp, array.dtype
@@ -282,6 +279,9 @@ class NumpyAdapter(Adapter):
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.boxed(self.xp.multiply(lhs, rhs, order="C"), lhs.dtype.name)
+
+    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
+        return self.boxed(self.xp.matmul(lhs, rhs), lhs.dtype.name)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         if dtype == "object":

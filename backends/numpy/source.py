@@ -46,13 +46,5 @@ class PublicNumpy(ScaledArrays):
         kept = [label for label in labels if label != labels[axis1]]
         return self.native(f"{''.join(labels)}->{''.join([*kept, labels[axis1]])}", [array])
 
-    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        name, letter = array.dtype.name, array.dtype.kind
-        total = array.any(axis=axes) if letter == "b" else array.sum(axis=axes, dtype=name if letter in "iu" else None)
-        return self.boxed(total, name)
-
-    def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.boxed(self.xp.matmul(lhs, rhs), lhs.dtype.name)
-
     def boxed(self, result: Any, dtype: str) -> Array:
         return self.xp.asarray(result, dtype=dtype) if dtype == "object" else result

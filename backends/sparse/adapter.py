@@ -224,7 +224,7 @@ class SparseAdapter(Adapter):
             return array.astype(self.dtype(dtype))
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return array.any(axes) if array.dtype == bool else array.sum(axes, dtype=array.dtype)
+        return array.any(axis=axes) if array.dtype == bool else array.sum(axis=axes, dtype=array.dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self._multiplication(lhs.shape, rhs.shape)(lhs, rhs)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from einsumx.adapters.base import Array
 from einsumx.backends.sparse.adapter import SparseAdapter
-from einsumx.dtypes import kind
 from einsumx.ir.parse import symbol
 
 __all__ = ["PublicSparse"]
@@ -22,13 +21,6 @@ class PublicSparse(SparseAdapter):
         labels = [symbol(axis1 if axis == axis2 else axis) for axis in range(array.ndim)]
         kept = [label for label in labels if label != labels[axis1]]
         return self.native(f"{''.join(labels)}->{''.join([*kept, labels[axis1]])}", [array])
-
-    def cast(self, array: Array, dtype: str) -> Array:
-        is_real = array.dtype.kind == "c" and kind(dtype) not in "bc"
-        return (array.real if is_real else array).astype(dtype)
-
-    def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return array.any(axis=axes) if array.dtype.kind == "b" else array.sum(axis=axes, dtype=array.dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return lhs * rhs
