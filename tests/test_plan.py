@@ -173,3 +173,8 @@ def test_a_plan_of_names_keeps_them_and_names_that_mean_another_equation_are_ref
     for named in ("row col, col k -> k row", "row col", "x", "\x1b[2J"):
         with pytest.raises(einsumx.EinsumxError):
             einsumx.Plan.from_json(json.dumps({**stored, "named": named}))
+
+
+def test_a_batched_outer_product_lies_in_memory_along_the_longest_run_of_both_operands():
+    result = einsumx.einsum("bn,an->bna", np.ones((4, 123)), np.ones((3, 123)))
+    assert result.strides == (3 * 123 * 8, 8, 123 * 8)

@@ -603,7 +603,7 @@ def product_order(lhs: Term, rhs: Term, use: ResultUse) -> Labels:
         return lhs.memory
     if not rows:
         return rhs.memory
-    orders = [(*shared, *rows, *cols), (*shared, *cols, *rows)]
+    orders = [(*shared, *rows, *cols), (*shared, *cols, *rows), (*rows, *cols, *shared), (*cols, *rows, *shared)]
     target = use.target(orders[0])
     if target is not None:
         orders.insert(0, target)
