@@ -11,7 +11,7 @@ import numpy as np
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.facets import Exponents
-from einsumx.algebra.products import composed, log_sum_exp, reduced
+from einsumx.algebra.products import log_sum_exp, reduced
 from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import NumpyAdapter
@@ -196,14 +196,6 @@ class PositionsOfTheFirstBlockInEachBlock(Numpy):
             return super().places(0, stop - start, like)
 
 
-@fault("argmax", "the positions attain")
-@functions
-class RowsOfOneElementForAll(Numpy):
-    class Functions(NumpySemirings):
-        def rows(self, matrix, places):
-            return super().rows(matrix, places * 0)
-
-
 @fault("accumulators", "element")
 class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
     def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
@@ -213,15 +205,6 @@ class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
         for k in range(lhs.shape[-1]):
             total = total + lhs[..., k : k + 1].astype("float32") * rhs[..., k : k + 1, :].astype("float32")
         return total.astype("int64").astype(lhs.dtype)
-
-
-@fault("exponents", "element")
-class ScalingThatRounds(Numpy):
-    class Part(Exponents):
-        def times_factor(self, array, factor, dtype, is_new):
-            return super().times_factor(array, factor * 1.00001, dtype, is_new)
-
-    exponents = cached_property(Part)
 
 
 @fault("exponents", "zeros have the exponent", "* zeros")
@@ -256,14 +239,6 @@ class SumsOfInt8ThatSaturateIn16Bits(Numpy):
     def kernel(self, op, shapes, dtype):
         product = super().kernel(op, shapes, dtype)
         return (lambda lhs, rhs: product(lhs, rhs).clip(-(2**15), 2**15 - 1)) if getattr(op, "sums", "") else product
-
-
-@fault("integers", "element")
-class IntegerProductComputedInFloat32(Numpy):
-    def matmul(self, lhs, rhs, transpose_lhs, transpose_rhs):
-        if lhs.dtype.kind not in "iu":
-            return np.matmul(lhs, rhs)
-        return np.matmul(lhs.astype("float32"), rhs.astype("float32")).astype("int64").astype(lhs.dtype)
 
 
 @fault("integers", "element")
@@ -322,15 +297,6 @@ class LastBitLeftToChance(Numpy):
 
 
 @fault("out", "element")
-class UnwrittenOut(Numpy):
-    class Part(NumpyOut):
-        def write(self, out, result):
-            pass
-
-    out = cached_property(Part)
-
-
-@fault("out", "element")
 class OutOfWhichTheLastElementStaysUnwritten(Numpy):
     class Part(NumpyOut):
         def write(self, out, result):
@@ -370,29 +336,11 @@ class FactorThatMultipliesInFloat32(Numpy):
 
 
 @fault("addeinsum", "element")
-class IgnoredBeta(Numpy):
-    class Part(NumpyOut):
-        def update(self, alpha, result, beta, out, dtype):
-            super().update(alpha, result, 1 if beta else 0, out, dtype)
-
-    out = cached_property(Part)
-
-
-@fault("addeinsum", "element")
 class OutThatIsReadAlthoughBetaIsZero(Numpy):
     class Part(NumpyOut):
         def update(self, alpha, result, beta, out, dtype):
             out *= beta
             super().update(alpha, result, 1, out, dtype)
-
-    out = cached_property(Part)
-
-
-@fault("addeinsum", "element")
-class OutThatIsMultipliedByAlphaToo(Numpy):
-    class Part(NumpyOut):
-        def update(self, alpha, result, beta, out, dtype):
-            super().update(alpha, result, alpha * beta if dtype == "float32" else beta, out, dtype)
 
     out = cached_property(Part)
 
@@ -417,19 +365,6 @@ class FactorsThatAreKeptFromTheFirstCall(Numpy):
             super().update(alpha, result, beta, out, dtype)
 
     out = cached_property(Part)
-
-
-@fault("addeinsum", "element")
-class OutThatIsMultipliedWhileItIsRead(Numpy):
-    class Part(NumpyOut):
-        def update(self, alpha, result, beta, out, dtype):
-            for index in np.ndindex(out.shape):
-                out[index] = alpha * result[index] + beta * out[index]
-
-    out = cached_property(Part)
-
-    def copy(self, array):
-        return array
 
 
 @fault("aliasing")
@@ -579,22 +514,6 @@ class ThreadsWhoseTotalsOverwriteEachOther(Numpy):
             shapes = (*lhs[:2], lhs[2] - half), (rhs[0], rhs[1] - half, rhs[2])
             product = super().product(add, multiply, *shapes, dtype)
             return lambda left, right: product(left[:, :, half:], right[:, half:])
-
-
-@fault("semirings", "element")
-@functions
-class LastRowsForgottenInBlocks(Numpy):
-    class Functions(ByDefault):
-        def product(self, add, multiply, lhs, rhs, dtype):
-            product = composed(self, add, multiply, lhs, rhs, dtype)
-            count = max(1, lhs[1] // 8 * 8) if lhs[1] > 8 else lhs[1]
-
-            def forgetful(left, right):
-                found = np.zeros_like(product(left, right))
-                found[:, :count] = product(left[:, :count], right)
-                return found
-
-            return forgetful
 
 
 @fault("semirings", "element")
