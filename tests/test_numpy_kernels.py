@@ -9,8 +9,10 @@ import einsumx
 from einsumx.backends.numpy import ADAPTER, integers, kernels
 from einsumx.backends.numpy.kernels import sums_inside
 from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.subject import backend_subject
+from einsumx.conformance.suite import cases, run
 from einsumx.host import threads
-from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum
+from einsumx.ir.ops import Matmul
 from einsumx.ir.program import Operand
 
 
@@ -35,8 +37,10 @@ def cut(three_threads, monkeypatch):
     monkeypatch.setattr(kernels, "_LINES", 2)
     monkeypatch.setattr(kernels, "_ALIASED_LINES", 1)
     kernels._copy_jobs.cache_clear()
+    einsumx.cache_clear()
     yield
     kernels._copy_jobs.cache_clear()
+    einsumx.cache_clear()
 
 
 @pytest.fixture
@@ -78,36 +82,28 @@ def sublists(lhs, rhs):
     return lhs, [*batch, m, k], rhs, [*batch, k, n], [*batch, m, n]
 
 
+FEATURES = (
+    "forms", "broadcasting", "zero sizes", "larger sizes", "layouts", "order of writing", "dtypes", "dtype", "integers",
+    "bool", "out",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_the_suite_passes_however_small_the_pieces_are(cut, feature):
+    outcomes = list(run(backend_subject("numpy"), cases("quick", f"{feature}/*", random=0)))
+    assert outcomes
+    assert [(outcome.case, outcome.message) for outcome in outcomes if outcome.status == "fail"] == []
+
+
 MATMULS = [
     ((5, 3), (3, 7)),
-    ((7, 3), (3, 5)),
-    ((2, 60), (60, 3)),  # along the contracted axis
-    ((1, 60), (60, 1)),
-    ((1, 1), (1, 1)),
-    ((0, 3), (3, 2)),
+    ((1, 60), (60, 1)),  # along the contracted axis
     ((2, 0), (0, 3)),
-    ((9, 1), (1, 9)),
     ((50, 4, 3), (50, 3, 2)),
-    ((2, 30, 3), (2, 3, 4)),  # fewer matrices than pieces
     ((2, 2, 40), (2, 40, 3)),
-    ((3, 17, 2, 5), (3, 17, 5, 4)),
-    ((3, 1, 2, 5), (1, 17, 5, 4)),
-    ((3, 17, 2, 5), (1, 1, 5, 4)),
     ((1, 1, 2, 5), (3, 2, 5, 4)),
-    ((20, 1, 6), (20, 6, 1)),
-    ((20, 5, 6), (20, 6, 1)),
-    ((20, 1, 6), (20, 6, 5)),
     ((0, 2, 3), (0, 3, 2)),
 ]
-
-
-@pytest.mark.parametrize("shapes", MATMULS, ids=str)
-@pytest.mark.parametrize("dtype", ["float64", "complex64"])
-def test_matmul(cut, rng, shapes, dtype):
-    lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
-    result = ran(Matmul(2, 0, 1), lhs, rhs)
-    assert result.flags.c_contiguous
-    check(result, *sublists(lhs, rhs))
 
 
 MATRICES = [
@@ -196,7 +192,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(integers, name, 1.0)
 
 
-@pytest.mark.parametrize("shapes", MATMULS[::3], ids=str)
+@pytest.mark.parametrize("shapes", MATMULS, ids=str)
 @pytest.mark.parametrize("dtype", ["int8", "uint64"])
 def test_matmul_of_integers_wraps(cut, way, rng, shapes, dtype):
     lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
@@ -235,91 +231,6 @@ def test_integers_of_any_size_are_exact(rng, dtype, bits):
     check_wrapped(ran(Matmul(2, 0, 1), lhs, rhs), lhs, rhs)
 
 
-def test_matmul_reads_operands_in_any_layout(cut, rng):
-    lhs = numbers(rng, (4, 30, 3, 5), "float64").transpose(1, 2, 0, 3)[::-1]
-    rhs = np.broadcast_to(numbers(rng, (6, 5), "float64").T, (30, 3, 5, 6))
-    check(ran(Matmul(2, 0, 1), lhs, rhs), *sublists(lhs, rhs))
-
-
-def test_numbers_in_the_other_byte_order_give_a_result_in_the_machines_own(cut, rng):
-    lhs, rhs = (numbers(rng, (8, 3, 3), "float64").astype(">f8") for _ in range(2))
-    result = ran(Matmul(2, 0, 1), lhs, rhs)
-    assert result.dtype.isnative
-    check(result, *sublists(lhs, rhs))
-
-
-@pytest.mark.parametrize("dtype", ["bool", "float16", "complex64"])
-@pytest.mark.parametrize(
-    "shapes",
-    [((6, 7), (6, 7)), ((40, 1), (1, 3)), ((3, 1, 5), (1, 8, 5)), ((5,), (4, 5)), ((), (9,)), ((0, 2), (1, 2))],
-)
-def test_multiply(cut, rng, shapes, dtype):
-    lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
-    result = ran(Multiply(2, 0, 1), lhs, rhs)
-    assert result.flags.c_contiguous
-    rank = max(map(len, shapes))
-    labels = [list(range(rank - len(shape), rank)) for shape in shapes]
-    check(result, lhs, labels[0], rhs, labels[1], list(range(rank)))
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int8", "complex64"])
-@pytest.mark.parametrize(
-    ("shape", "axes"),
-    [((50,), (0,)), ((6, 7), (0,)), ((6, 7), (1,)), ((2, 90), (1,)), ((90, 2), (0,)), ((4, 30, 3), (0, 2)),
-     ((2, 3, 4), (0, 1, 2)), ((2, 40, 2), (0, 1)), ((0, 3), (0,)), ((3, 0), (0,)),
-     # Rows so short that the sum runs along another axis.
-     ((6, 50, 3), (1,)), ((6, 50, 2), (0, 1)), ((50, 2, 1), (0,)), ((9, 40, 6), (0, 2)), ((4, 5, 3), (2,))],
-)  # fmt: skip
-def test_sum(cut, rng, shape, axes, dtype):
-    array = numbers(rng, shape, dtype)
-    labels = list(range(len(shape)))
-    check(ran(Sum(1, 0, axes), array), array, labels, [label for label in labels if label not in axes])
-
-
-def test_sum_of_a_view(cut, rng):
-    array = numbers(rng, (30, 4, 5), "int32")[::-2].transpose(2, 0, 1)
-    check(ran(Sum(1, 0, (1,)), array), "abc->ac", array)
-
-
-VIEWS = {
-    "transposed": lambda array: array.T,
-    "rotated": lambda array: array.transpose(2, 0, 1),
-    "turned": lambda array: array.transpose(0, 2, 1),
-    "reversed": lambda array: array[::-1, :, ::-1].T,
-    "sliced": lambda array: array[::2, 1:, ::3].transpose(1, 2, 0),
-    "expanded": lambda array: np.broadcast_to(array[:, None, :, :1], (9, 4, 8, 10)).transpose(3, 1, 0, 2),
-    "scalars": lambda array: np.broadcast_to(array[0, 0, 0], (5, 6)),
-    "lying so": lambda array: array,
-}
-
-
-@pytest.mark.parametrize("view", [*VIEWS, "with lines that share places in the cache"])
-def test_copy(cut, rng, view):
-    if view in VIEWS:
-        source = VIEWS[view](numbers(rng, (9, 8, 10), "complex64"))
-    else:
-        source = numbers(rng, (6, 512), "complex64")[:, :7].T
-    result = ran(Copy(1, 0, "wanted"), source)
-    assert result.flags.c_contiguous
-    assert result.dtype == "complex64"
-    assert result.tolist() == source.tolist()
-
-
-@pytest.mark.parametrize(
-    ("view", "before", "after"),
-    [*[(view, "float32", "complex64") for view in VIEWS], ("rotated", "float32", "float16"),
-     ("rotated", "int8", "int32"), ("rotated", "float64", "bool"), ("sliced", "bool", "float32"),
-     ("expanded", "float32", "int32")],
-)  # fmt: skip
-def test_cast(cut, rng, view, before, after):
-    source = VIEWS[view](numbers(rng, (9, 8, 10), before))
-    result = ran(Cast(1, 0, after), source)
-    assert result.dtype == after
-    assert result.tolist() == [[*row] for row in source.astype(after).tolist()]
-    if view in ("transposed", "rotated"):  # the order of the axes in memory stays
-        assert result.transpose(np.argsort(source.strides)[::-1]).flags.c_contiguous
-
-
 def test_a_sum_runs_inside_of_short_rows_only_if_it_is_longer():
     assert sums_inside((50, 4), (0,), "float64")
     assert sums_inside((7, 50, 2, 2), (1,), "int32")
@@ -328,16 +239,6 @@ def test_a_sum_runs_inside_of_short_rows_only_if_it_is_longer():
     assert not sums_inside((50, 4), (0,), "complex64")
     assert not sums_inside((50, 4, 3), (1,), "float32")
     assert not sums_inside((4, 50), (1,), "float32")
-
-
-@pytest.mark.parametrize("equation", ["ab,bc->ac", "abc,abc->", "abc,cb->b", "ab,ab->ab", "abc->b", "ab,bc,cd->ad"])
-@pytest.mark.parametrize("dtype", ["bool", "float64"])
-def test_native(cut, rng, equation, dtype):
-    sizes = dict(zip("abcd", (7, 20, 3, 4)))
-    terms = equation.split("->")[0].split(",")
-    arrays = [numbers(rng, [sizes[label] for label in term], dtype) for term in terms]
-    op = Native(len(arrays), tuple(range(len(arrays))), equation)
-    check(ran(op, *arrays), equation, *arrays)
 
 
 @pytest.mark.parametrize("equation", ["bij,bjk->bik", "ij,jk->ik", "ij,ij->ij", "ij->i", "ij->", "ij,ij->"])
