@@ -24,14 +24,12 @@ from einsumx.conformance.features import (
     forms,
     layouts,
     limits,
-    numbers,
     randomized,
     results,
     scale,
     semirings,
     sizes,
     tracing,
-    unknown_sizes,
 )
 from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
@@ -44,7 +42,6 @@ _MODULES = (
     sizes,
     layouts,
     dtypes,
-    numbers,
     results,
     addeinsum,
     accumulators,
@@ -54,7 +51,6 @@ _MODULES = (
     devices,
     derivatives,
     tracing,
-    unknown_sizes,
     scale,
     limits,
     errors,

@@ -1,12 +1,21 @@
-"""Functions that are traced, compiled or mapped by their framework, and their gradients."""
+"""Functions that are traced, compiled or mapped by their framework, also without the sizes of some axes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
-from einsumx.conformance.checks import cotangent, counted, judge_gradients, judge_gradients_of, needs_gradients
+from einsumx.conformance.checks import (
+    cotangent,
+    counted,
+    judge_gradients,
+    judge_gradients_of,
+    needs_einsumx,
+    needs_gradients,
+)
+from einsumx.conformance.framework import Function
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -16,6 +25,7 @@ FEATURES = {
     "vmap": "A function that is mapped over the axes labelled Z, with gradients (JAX, PyTorch, TensorFlow)",
     "compile": "A function that is compiled as one graph, with gradients (PyTorch, TensorFlow)",
     "hybridize": "A block that is traced once, with gradients (MXNet)",
+    "unknown sizes": "A function that is traced once for all sizes, with gradients (JAX, PyTorch, TensorFlow)",
 }
 
 _TRACED = examples("""
@@ -54,6 +64,50 @@ _MAPPED = examples("""
     Z,Z->Z                 3 3
 """)
 
+_PAIRS = examples("""
+    ij,jk->ik               4,3 3,5
+    bind,bjnd->bnij         2,4,3,5 2,6,3,5
+    aij,jib->ab             2,3,4 4,3,5
+    iij,j->i                3,3,2 2
+""")
+
+_MORE = examples("""
+    ij->ji                  2,3
+    ij->                    2,3
+    ij->j                   4,5
+    ijk->kj                 2,3,4
+    ii->                    4,4
+    iji->ij                 3,2,3
+    ij,ij->ij               2,3 2,3
+    ij,ij->i                2,3 2,3
+    ij,j->i                 2,3 3
+    i,i->                   4 4
+    i,j->ij                 3 4
+    ij,kl->ljki             2,3 4,5
+    ij,kj->                 2,3 4,3
+    bij,bjk->bik            2,3,4 2,4,5
+    bhqd,bhkd->bhqk         2,3,4,5 2,3,6,5
+    ijab,abkl->klij         2,3,4,5 4,5,6,7
+    ij,jk,kl->li            2,3 3,4 4,5
+    ab,bc,cd,da->           2,3 3,4 4,5 5,2
+    ai,bi,ci->abc           2,3 3,3 4,3
+    abc,cde,efa->bdf        2,3,4 4,5,6 6,7,2
+    ij,ij->i                1,4 2,4
+    bij,bjk->bik            1,3,4 2,4,5
+    ij,jk->ik               2,0 0,3
+    ,i->i                   () 4
+""")
+
+_UNEQUAL = examples("""
+    aij,jib->ab             2,3,4 3,4,5
+    ij,jk->ik               2,3 4,5
+    bij,bjk->bik            2,3,4 3,4,5
+    ij,ij->ij               2,3 3,2
+    ii->i                   2,3
+    ijij->ij                2,3,3,2
+""")
+"""Sizes that contradict the equation; after a reshape, several of them would not be noticed."""
+
 _DTYPES = ("float16", "bfloat16", "float64", "complex64", "int32", "bool")
 
 
@@ -79,6 +133,14 @@ def cases() -> Iterator[Case]:
         yield from mapped(examples("Zij,jk->Zik  3,2,4 4,2"), dtype=dtype, full=True)
     for layout in ("F", "broadcast", "broadcast-last"):
         yield from mapped(examples("Zij,Zjk->Zik  3,2,4 3,4,2"), layout=layout, full=True)
+
+    of = partial(cases_of, "unknown sizes")
+    yield from of(serves_all_sizes, _PAIRS, about="all axes")
+    yield from of(serves_all_sizes, _MORE, about="all axes", full=True)
+    for dtype in ("float16", "bfloat16", "float64", "complex64", "int8", "int64", "bool"):
+        yield from of(serves_all_sizes, [*_PAIRS[:1], *_MORE[1:3]], about="all axes", dtype=dtype, full=True)
+    yield from of(serves_sizes_of_one_label, [*_PAIRS, *_MORE[::3]], about="the first label", quick=["ij,jk->ik"])
+    yield from of(notices_unequal_sizes, _UNEQUAL, about="unequal", quick=["aij,jib->ab", "ii->i"])
 
 
 def gives_the_same_traced(case: Case, subject: Subject) -> None:
@@ -137,3 +199,82 @@ def _mapped_axis(term: str) -> int | None:
     """The axis of the label Z, counted from the end if it follows an ellipsis."""
     before, label, after = term.partition("Z")
     return None if not label else -1 - len(after) if "..." in before else len(before)
+
+
+# -- sizes that are not known -------------------------------------------------------------------------------------
+
+
+def serves_all_sizes(case: Case, subject: Subject) -> None:
+    """A function that is traced for no size of any axis is right for several sizes, without being traced again."""
+    _judge(case, subject, "".join(sorted({label for label in _inputs(case) if label.isalpha()})))
+
+
+def serves_sizes_of_one_label(case: Case, subject: Subject) -> None:
+    """The same if only the sizes of one label are not known."""
+    _judge(case, subject, next(label for label in _inputs(case) if label.isalpha()))
+
+
+def _judge(case: Case, subject: Subject, unknown: str) -> None:
+    framework = subject.framework
+    _needs_dynamic(case, subject)
+    function, runs = subject.bound(case), list[None]()
+    traced = _traced(case, subject, counted(function, runs) if framework.counts_traces else function, unknown)
+    before = None
+    for call, growth in enumerate((0, 1)):
+        sized = _grown(case, {label: growth * (2 + place) for place, label in enumerate(unknown)})
+        hosts, arrays = subject.operands(sized, f"call {call}")
+        result = traced(*arrays)
+        subject.judge(result, subject.expected(sized, hosts), f"the result of call {call}")
+        subject.judge_unchanged(arrays, hosts)
+        if before not in (None, len(runs)):
+            raise Failure(f"call {call} traced the function again")
+        before = len(runs)
+    if case.dtype in framework.gradient_dtypes:
+        judge_gradients_of(traced, sized, subject, hosts, arrays)
+
+
+def notices_unequal_sizes(case: Case, subject: Subject) -> None:
+    """Axes of one label that turn out to have different sizes are an error, as the function is traced or later."""
+    needs_einsumx(subject)
+    _needs_dynamic(case, subject)
+    _hosts, arrays = subject.operands(case)
+    try:
+        # Each axis has a symbol of its own, as nothing says that they are equal.
+        symbols = iter("abcdefghijklmnopqrstuvwxyz")
+        shapes = [tuple([next(symbols) for _ in operand.shape]) for operand in case.operands]
+        traced = subject.framework.dynamic(subject.bound(case), shapes, [operand.dtype for operand in case.operands])
+        result = subject.framework.values(traced(*arrays))
+    except NotApplicable:
+        raise
+    except Exception:  # noqa: BLE001  each framework has its own error for it
+        return
+    raise Failure(f"it returned an array of shape {result.shape} for sizes that contradict the equation")
+
+
+def _traced(case: Case, subject: Subject, function: Function, unknown: str) -> Function:
+    shapes: list[tuple[int | str, ...]] = []
+    for term, operand in zip(_inputs(case).split(","), case.operands):
+        shapes.append(tuple([
+            label if label in unknown and size > 1 else size for label, size in zip(term, operand.shape)
+        ]))  # fmt: skip
+    return subject.framework.dynamic(function, shapes, [operand.dtype for operand in case.operands])
+
+
+def _grown(case: Case, growth: Mapping[str, int]) -> Case:
+    """The case with larger sizes of some labels; those of 0 and 1, which are known, stay."""
+    operands = []
+    for term, operand in zip(_inputs(case).split(","), case.operands):
+        shape = [size + growth.get(label, 0) * (size > 1) for label, size in zip(term, operand.shape)]
+        operands.append(replace(operand, shape=tuple(shape)))
+    return replace(case, operands=tuple(operands))
+
+
+def _inputs(case: Case) -> str:
+    return str(case.equation).partition("->")[0]
+
+
+def _needs_dynamic(case: Case, subject: Subject) -> None:
+    if "dynamic" not in subject.framework.transforms:
+        raise NotApplicable(f"{subject.framework.name} traces no function without the sizes of its operands")
+    for operand in case.operands:
+        subject.needs_dtype(operand.dtype)
