@@ -225,13 +225,6 @@ def test_a_framework_s_own_einsum_that_must_not_be_used_stays_unused(monkeypatch
     assert calibrated(NUMPY, "cpu").rates.native == 0.0
 
 
-@pytest.mark.parametrize("field", store.Origin._fields)
-def test_a_calibration_for_something_else_is_not_used(field):
-    origin = store.origin_of(NUMPY, "cpu")._replace(**{field: "other"})
-    store.write("rates", [store.Row(origin, str(einsumx.get_num_threads()), '{"gemm": 1e9}')])
-    assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-
-
 def test_a_calibration_is_for_the_number_of_threads():
     usual = einsumx.get_num_threads()
     einsumx.set_num_threads(usual + 1)

@@ -55,13 +55,6 @@ def test_a_listed_deviation_is_an_expected_failure_with_its_reason(run_file):
     assert "it adds 1" in text
 
 
-def test_a_listed_case_that_passes_fails(run_file):
-    status, counts, text = run_file(Deviation("diagonals/ii-*", "it adds 1"))
-    assert status == 1
-    assert (counts["failed"], counts["xfailed"]) == (1, 2)
-    assert "passes, though it is listed as a deviation (it adds 1)" in text
-
-
 def test_an_entry_that_no_case_matches_fails_a_test_of_all_cases(run_file):
     listed = Deviation("diagonals/ii->i *\nnosuch *", "it adds 1")
     assert run_file(listed)[0] == 0

@@ -126,16 +126,6 @@ def test_dtypes_may_be_members_of_an_enum_and_no_later_plan_shows_them():
     assert str(found) == str(expected)
 
 
-def test_a_value_that_is_equal_to_another_gets_no_result_of_its():
-    einsumx.cache_clear()
-    chain = a, b, b.T
-    einsum("ij,jk,kl->il", *chain, optimize=True)
-    einsum("ij,jk,kl->il", *chain, optimize=[(0, 1), (0, 1)])
-    for wrong in (1, 1.0, [(0, 1.0), (0, 1)], ("greedy", True)):
-        with pytest.raises(einsumx.PathError):
-            einsum("ij,jk,kl->il", *chain, optimize=wrong)
-
-
 # -- keywords that there are not --------------------------------------------------------------------------------------
 
 SUCCESSORS = {
@@ -274,30 +264,6 @@ def test_datasets_of_hdf5_and_arrays_of_zarr_are_read(tmp_path):
     zarr = pytest.importorskip("zarr")
     stored = zarr.array(a, chunks=(1, 2))
     np.testing.assert_array_equal(einsum(EQUATION, stored, b), expected)
-
-
-class Masked(Dataset):
-    def __getitem__(self, box):
-        return np.ma.masked_equal(self.values[box], 3)
-
-
-class Sideways(Dataset):
-    def __getitem__(self, box):
-        return self.values[box].ravel()
-
-
-@pytest.mark.parametrize(
-    ("stored", "says"),
-    [
-        (Masked(a), "masked elements"),
-        (Sideways(a), r"slices of operand 0 \(.*Sideways\) are no arrays of its rank and dtype"),
-        (Dataset(np.array([["a"]])), r"operand 0 \(.*Dataset\) cannot be read: numpy: einsum needs numbers"),
-    ],
-    ids=["masked", "of another rank", "of texts"],
-)
-def test_what_is_stored_and_no_array_of_numbers_is_refused(stored, says):
-    with pytest.raises(BackendError, match=says):
-        einsum("ij->i", stored)
 
 
 def test_what_is_stored_is_not_brought_to_another_framework_unasked():

@@ -131,13 +131,6 @@ def test_the_backend_einsumx_takes_constants():
         close(expression(B, backend="einsumx"))
 
 
-def test_patched_torch_takes_the_lists_that_opt_einsum_passes():
-    torch = pytest.importorskip("torch")
-    lhs, rhs = torch.rand(2, 3, 4), torch.rand(2, 4, 5)
-    with einsumx.patched("torch"):
-        close(contract("bij,bjk->bik", lhs, rhs, backend="torch"), (lhs @ rhs).numpy())
-
-
 # -- where the replacement holds ------------------------------------------------------------------------------------
 
 

@@ -132,15 +132,9 @@ def test_einsum_path_without_an_optimizer_is_the_path_of_einsum():
     assert tuple(einsumx.einsum_path(equation, *shapes, optimize="greedy")[0][1:]) != found
 
 
-def test_wrong_shapes_and_dtypes_for_a_plan_are_errors():
-    with pytest.raises(einsumx.SizeError, match="negative"):
-        einsumx.plan("i->", (-1,))
+def test_another_number_of_dtypes_than_of_operands_is_an_error():
     with pytest.raises(einsumx.SizeError, match="2 dtypes for 1 operand"):
         einsumx.plan("i->", (3,), dtypes=["float32", "float32"])
-    with pytest.raises(einsumx.BackendError, match="no such"):
-        einsumx.plan("i->", (3,), backend="no such")
-    with pytest.raises(einsumx.BackendError, match="float33"):
-        einsumx.plan("i->", (3,), dtypes="float33")
 
 
 @pytest.mark.parametrize("source", ["float64", "int32", "complex64"])

@@ -167,15 +167,17 @@ class _Text(Stored):
 )
 def test_what_cannot_be_read_is_named_before_out_is_touched(wrong: Any, error: Any, says: str) -> None:
     out = np.full((60, 80), 7.0)
-    with pytest.raises(error, match=says):
-        einsumx.einsum(EQUATION, wrong, operands()[1], out=out, memory_limit=LIMIT)
+    for limit in (LIMIT, None):
+        with pytest.raises(error, match=says):
+            einsumx.einsum(EQUATION, wrong, operands()[1], out=out, memory_limit=limit)
     assert (out == 7).all()
 
 
 def test_masked_blocks_are_an_error_and_not_read_as_numbers() -> None:
     a, b = operands()
-    with pytest.raises(einsumx.BackendError, match="masked"):
-        einsumx.einsum(EQUATION, Stored(np.ma.masked_less(a, 0)), b, memory_limit=LIMIT)
+    for limit in (LIMIT, None):
+        with pytest.raises(einsumx.BackendError, match="masked"):
+            einsumx.einsum(EQUATION, Stored(np.ma.masked_less(a, 0)), b, memory_limit=limit)
 
 
 def test_tensors_that_ask_for_a_gradient_are_not_read_by_another_framework() -> None:

@@ -38,17 +38,6 @@ def calls(plan):
 # -- plans ------------------------------------------------------------------------------------------------------
 
 
-def test_heads_before_positions_are_one_batched_product_without_a_copy():
-    query, key = torch.rand(2, 3, 4, 5), torch.rand(2, 3, 6, 5)
-    assert calls(einsumx.plan("bnid,bnjd->bnij", query, key)) == [
-        "Reshape",
-        "Transpose",
-        "Reshape",
-        "Matmul",
-        "Reshape",
-    ]
-
-
 def test_a_transposed_matrix_is_read_where_it_lies():
     plan = einsumx.plan("ji,jk->ik", torch.rand(4, 3), torch.rand(4, 5))
     assert calls(plan) == ["Transpose", "Matmul"]

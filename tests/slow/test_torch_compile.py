@@ -49,16 +49,6 @@ def test_a_compiled_function_keeps_the_limit_and_has_gradients_under_it():
         function(x, y, 1)
 
 
-@pytest.mark.parametrize("factors", [(2, 3, 4), (2.5, 3.5, 4.5)])
-def test_a_compiled_function_takes_factors_that_change(factors):
-    @torch.compile(backend="eager", fullgraph=True)
-    def function(z, x, y, factor):
-        return einsumx.addeinsum(z, "ij,jk->ik", x, y, alpha=factor)
-
-    z, x, y = torch.ones(4), torch.ones(2, 3), torch.ones(3, 4)
-    assert [function(z, x, y, factor)[0, 0].item() for factor in factors] == [1 + 3 * factor for factor in factors]
-
-
 def test_the_values_are_those_of_torchs_own_function():
     names = einsumx.backends.torch.precision.NAMES
     code = """import sys, torch
