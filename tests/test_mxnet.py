@@ -156,6 +156,14 @@ def test_reshapes_in_a_plan_read_slices_where_they_lie():
     np.testing.assert_array_equal(result.asnumpy(), whole[1:3])
 
 
+@pytest.mark.parametrize("shape", [(3, 4, 5), (40, 50, 60), (30000, 3, 2)])
+def test_the_sum_primitive_is_right_for_small_and_large_arrays(shape, random):
+    values = random.integers(-9, 9, shape).astype("float32")
+    ours = array(values)
+    for axes in [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)]:
+        np.testing.assert_array_equal(ADAPTER.sum(ours, axes).asnumpy(), values.sum(axes))
+
+
 def test_the_native_kernel_is_reached_whatever_mx_np_einsum_stands_for(monkeypatch):
     monkeypatch.setattr(mx.np, "einsum", pytest.fail)
     monkeypatch.setattr(mx.ndarray.numpy, "einsum", pytest.fail)
