@@ -98,6 +98,7 @@ class Case:
         says: a regular expression that einsumx's message matches; ``.`` also matches newlines.
         function: the name of the function of einsumx, or of the semiring's method, that the case calls.
         semiring: the semiring in which the case computes, if any.
+        only_einsumx: whether other functions than einsumx's promise nothing of the kind.
     """
 
     feature: str
@@ -113,6 +114,7 @@ class Case:
     says: str = ""
     function: str = "einsum"
     semiring: Semiring | None = None
+    only_einsumx: bool = False
 
     @property
     def dtype(self) -> str:

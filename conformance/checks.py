@@ -23,10 +23,8 @@ __all__ = [
     "expected_gradient",
     "failure_of",
     "gives_the_plain_sum",
-    "gives_the_plain_sum_in_einsumx",
     "judge_gradients",
     "judge_gradients_of",
-    "needs_einsumx",
     "needs_gradients",
 ]
 
@@ -37,18 +35,6 @@ def gives_the_plain_sum(case: Case, subject: Subject) -> None:
     expected = subject.expected(case, hosts)
     subject.judge(subject.call(case, arrays), expected)
     subject.judge_unchanged(arrays, hosts)
-
-
-def gives_the_plain_sum_in_einsumx(case: Case, subject: Subject) -> None:
-    """As :func:`gives_the_plain_sum`, for a promise that only einsumx makes."""
-    needs_einsumx(subject)
-    gives_the_plain_sum(case, subject)
-
-
-def needs_einsumx(subject: Subject) -> None:
-    """Raise NotApplicable for other functions than einsumx's."""
-    if not subject.is_einsumx:
-        raise NotApplicable("only einsumx promises this")
 
 
 def needs_gradients(case: Case, subject: Subject) -> None:

@@ -102,7 +102,7 @@ class Subject:
         """
         framework, semiring = self.framework, case.semiring
         is_einsum = case.function == "einsum" and not semiring
-        if not self.is_einsumx and (not is_einsum or "accumulate" in dict(case.options)):
+        if not self.is_einsumx and (case.only_einsumx or not is_einsum or "accumulate" in dict(case.options)):
             raise NotApplicable("only einsumx promises this")
         if is_einsum:
             return self.function

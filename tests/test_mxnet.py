@@ -18,7 +18,6 @@ if not find_spec("mxnet"):
 
 mx = einsumx.mxnet.load()
 FIRST = mx.__version__.startswith("1.")
-DTYPES = ["bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"]
 HEADS, ROWS, COLS, UNITS = 8, 100, 50, 128
 
 

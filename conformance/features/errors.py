@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -14,7 +14,6 @@ import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands
-from einsumx.conformance.checks import needs_einsumx
 from einsumx.conformance.framework import Array, Framework
 from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.refusals import is_refused, judge_names, needs_keyword, needs_writeable_arrays, refusal_message
@@ -165,12 +164,6 @@ def _shows_the_place(place: int, case: Case, subject: Subject) -> None:
             raise Failure(f"there is no caret under place {place} of the equation: {message!r}")
 
 
-def _is_refused_by_einsumx(case: Case, subject: Subject, instead: Mapping[int, Any] | None = None) -> None:
-    """As :func:`is_refused`, for a promise that only einsumx makes."""
-    needs_einsumx(subject)
-    is_refused(case, subject, instead)
-
-
 def _is_refused_by_numpy(make: Callable[[], Any], place: int, case: Case, subject: Subject) -> None:
     """As :func:`is_refused`, for an operand that only NumPy's arrays can be."""
     if subject.framework.name != "numpy":
@@ -247,7 +240,7 @@ def _foreign_out_is_refused(case: Case, subject: Subject) -> None:
 def _foreign_backend_is_refused(case: Case, subject: Subject) -> None:
     """``backend=`` is refused if it is not the operands' backend."""
     other = "torch" if subject.name == "numpy" else "numpy"
-    _is_refused_by_einsumx(replace(case, options=(("backend", other),)), subject)
+    is_refused(replace(case, options=(("backend", other),)), subject)
 
 
 # -- cases ----------------------------------------------------------------------------------------------------------
@@ -278,10 +271,9 @@ def cases() -> Iterator[Case]:
     path_case = partial(Case, "wrong paths")
     for optimize, says in _PATHS:
         yield path_case(is_refused, "i,i,i->i", vectors, keywords(optimize=optimize), raises=PathError, says=says)
-    limited = partial(path_case, raises=MemoryLimitError, says="elements, more than the limit of 3")
-    yield limited(
-        _is_refused_by_einsumx, "ij,jk,kl->il", operands((2, 3), (3, 4), (4, 5)), keywords(optimize=("greedy", 3))
-    )
+    limited = partial(path_case, is_refused, raises=MemoryLimitError, says="elements, more than the limit of 3")
+    chain, greedy = operands((2, 3), (3, 4), (4, 5)), keywords(optimize=("greedy", 3))
+    yield limited("ij,jk,kl->il", chain, greedy, only_einsumx=True)
 
     yield from _keyword_cases()
     yield from _out_cases()
@@ -297,7 +289,7 @@ def cases() -> Iterator[Case]:
     yield foreign(added, "i->i", pair, function="addeinsum", says="two frameworks", about=about)
     yield foreign(_foreign_out_is_refused, "i,i->i", vectors[:2], says="out=", about="out=of another framework")
     says, about = "backend='.*' was asked for", "backend=another framework"
-    yield foreign(_foreign_backend_is_refused, "i->i", vectors[:1], says=says, about=about)
+    yield foreign(_foreign_backend_is_refused, "i->i", vectors[:1], says=says, about=about, only_einsumx=True)
 
 
 def _keyword_cases() -> Iterator[Case]:
@@ -305,8 +297,8 @@ def _keyword_cases() -> Iterator[Case]:
     for options, error, says in _INVALID_KEYWORDS:
         for equation, vectors in (("i->i", operands((3,))), ("i,i->", operands((3,), (3,)))):
             yield keyword(is_refused, equation, vectors, keywords(**options), raises=error, says=says)
-    refused = partial(keyword, _is_refused_by_einsumx, raises=BackendError)
-    yield refused("i->i", operands((3,)), keywords(backend="no such"), says="'no such'.*numpy.*torch")
+    says, no_such = "'no such'.*numpy.*torch", keywords(backend="no such")
+    yield keyword(is_refused, "i->i", operands((3,)), no_such, raises=BackendError, says=says, only_einsumx=True)
 
 
 def _out_cases() -> Iterator[Case]:
@@ -334,7 +326,8 @@ def _out_cases() -> Iterator[Case]:
     yield out(is_refused, equation, operands((2, 3), (3,)), out=right, raises=SizeError, says="operand 1")
     for options, error, says in _WRONG_WITH_OUT:
         yield out(is_refused, equation, product, keywords(**options), out=right, raises=error, says=says)
-    yield refused(_is_refused_by_einsumx, equation, product, keywords(backend="no such"), out=right, says="no such")
+    no_such = keywords(backend="no such")
+    yield refused(is_refused, equation, product, no_such, out=right, says="no such", only_einsumx=True)
 
 
 def _operand_cases() -> Iterator[Case]:
@@ -347,8 +340,8 @@ def _operand_cases() -> Iterator[Case]:
             yield refused(check, equation, vectors[:count], says=name, about=about, full=equation == "i,i->i")
     check = partial(is_refused, instead={0: array("d", [1, 2, 3])})
     yield refused(check, "i,i->i", vectors, says="array.array", about="operand 0: array")
-    check = partial(_is_refused_by_einsumx, instead={0: range(3)})
-    yield refused(check, "i->", vectors[:1], says="range", about="operand 0: range")
+    check = partial(is_refused, instead={0: range(3)})
+    yield refused(check, "i->", vectors[:1], says="range", about="operand 0: range", only_einsumx=True)
     for name, make in _NO_NUMBERS.items():
         for equation, place, count in (("i->", 0, 1), ("i->i", 0, 1), ("i,i->", 1, 2)):
             check = partial(_is_refused_by_numpy, make, place)

@@ -11,7 +11,7 @@ import numpy as np
 
 from einsumx import BackendError
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples, keywords, operands
-from einsumx.conformance.checks import gives_the_plain_sum, gives_the_plain_sum_in_einsumx
+from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import Array
 from einsumx.conformance.oracle import expect
 from einsumx.conformance.refusals import SENTINEL, is_refused, make_out, needs_writeable_arrays
@@ -523,7 +523,7 @@ def _keyword_cases() -> Iterator[Case]:
         yield keyword(gives_the_plain_sum, "ij->i", chain[:1], keywords(optimize=optimize), full=True)
     for name in ("optimize", "order", "casting", "dtype", "out", "backend", "memory_limit"):
         none = ((name, None),)
-        yield Case("keywords", gives_the_plain_sum_in_einsumx, "ij,jk,kl->il", chain, none)
+        yield keyword(gives_the_plain_sum, "ij,jk,kl->il", chain, none, only_einsumx=True)
     yield keyword(_accepts_a_path, "ij,jk,kl->il", chain, about="optimize=a path")
     for equation, specs in calls.items():
         yield keyword(
