@@ -116,6 +116,7 @@ class LostDiagonal(Numpy):
 class ForgottenBroadcast(Numpy):
     def multiply(self, lhs, rhs):
         found = np.zeros(np.broadcast_shapes(lhs.shape, rhs.shape), lhs.dtype)
+        lhs, rhs = [array.reshape((1,) * (found.ndim - array.ndim) + array.shape) for array in (lhs, rhs)]
         common = tuple(slice(min(pair)) for pair in zip(lhs.shape, rhs.shape))
         found[common] = lhs[common] * rhs[common]
         return found

@@ -299,7 +299,7 @@ def test_a_mistake_is_one_message_and_status_2(capsys, command, arguments, messa
 
 def test_an_equation_to_compare_without_shapes_is_told_how_to_give_them(capsys):
     assert main(["compare", "ab,bc->ac"]) == 2
-    assert "the shapes follow the equation: einsumx compare 'ij,jk->ik' 2,3 3,4" in capsys.readouterr().err
+    assert "an equation needs shapes; write einsumx compare 'ij,jk->ik' 2,3 3,4" in capsys.readouterr().err
 
 
 def test_the_command_alone_lists_its_commands(capsys):

@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> bool:
     if options.equation is not None and options.batch is not None:
         raise EinsumxError("--batch is for the three problems; the shapes of your own equation say its batch size")
     if options.equation is not None and not options.shapes:
-        raise EinsumxError("the shapes follow the equation: einsumx compare 'ij,jk->ik' 2,3 3,4")
+        raise EinsumxError("an equation needs shapes; write einsumx compare 'ij,jk->ik' 2,3 3,4")
     names = options.backend or list(backends())
     for name in names:
         get_backend(name)
