@@ -492,9 +492,11 @@ def _faster_native(
         views += side.term.labels != (*side.own, *side.free, *side.contracted)
         views += len(side.free) != 1 or len(side.contracted) != 1
     views += len(sides[0].free) != 1 or len(sides[1].free) != 1
-    seconds = calls * rates.call + views * rates.view + size(batch) * rates.matrix
+    seconds = calls * rates.call + views * rates.view
     model = CostModel(traits, dtype)
-    if steps > _SMALL:
+    if steps <= _SMALL:
+        seconds += size(batch) * rates.matrix
+    else:
         seconds += model.matmul(0, matrices, rows, cols, inner)
         seconds += sum([model.copy(side.term.size(side.term.labels)) for side in sides if side.copied])
     seconds -= _LABEL * len({*sides[0].term.labels, *sides[1].term.labels}) * rates.call
