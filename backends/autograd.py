@@ -105,8 +105,8 @@ class AutogradAdapter(Adapter):
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         # Every (size + 1)-th element of two merged axes: the gradient of autograd's own diagonal is of float64 alone.
         rest, size = [axis for axis in range(array.ndim) if axis not in (axis1, axis2)], array.shape[axis1]
-        array = self.xp.transpose(array, (*rest, axis1, axis2))
-        return self.xp.reshape(array, (*array.shape[:-2], size * size))[..., :: size + 1]
+        merged = (*[array.shape[axis] for axis in rest], size * size)
+        return self.xp.reshape(self.xp.transpose(array, (*rest, axis1, axis2)), merged)[..., :: size + 1]
 
     def copy(self, array: Array) -> Array:
         return self.xp.array(array)
