@@ -27,6 +27,7 @@ from show import about, console
 from summary import Table, geometric_mean
 
 import einsumx
+from einsumx.adapters.facets import blocks_of
 from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.report.results import count_statuses, read_runs
 from einsumx.ir.text import quantity
@@ -205,7 +206,7 @@ class Checked:
 def limit(report: Report) -> str:
     """A contraction with an operand twice as large as the memory of the card."""
     adapter, device = report.framework.adapter, report.framework.device
-    card = adapter.blocks.free_bytes(device) if device else CARD
+    card = blocks_of(adapter).free_bytes(device) if device else CARD
     if card is None:
         raise RuntimeError("the framework does not tell how much memory the device has")
     matrix = Repeating(2 * card // (4 * COLUMNS))
