@@ -217,6 +217,55 @@ def direct_product(
     """
     if not traits.strided or traits.min_batch_axes:
         return None
+    classes = _classified(lhs, rhs, keep, use)
+    if classes is None:
+        return None
+    batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols = classes
+    sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
+    steps = matrices * inner * rows * cols
+    is_small = steps <= _SMALL
+    is_matmul = contracted and dtype in traits.matmul_dtypes and dtype in FLOATS
+    is_of_vectors, has_vector = not (lhs_free or rhs_free), not (lhs_free and rhs_free)
+    may_be_native = (is_small or has_vector) and traits.rates.native > 0 and dtype in traits.native_dtypes
+    may_be_native = may_be_native and len(lhs_labels) + len(rhs_free) <= traits.native_max_labels
+    if may_be_native and is_small and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
+        innermost = min(map(sizes.__getitem__, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
+        if _is_tiny(steps, innermost, traits.rates):
+            kept = (*batch, *lhs_free, *rhs_free)
+            return _native(lhs, rhs, use.target(kept) or kept, slot)
+    if not contracted and not (lhs_free and rhs_free and traits.outer_by_matmul):
+        return _multiplied(lhs, rhs, use, slot)
+    if not is_matmul or (batch and is_of_vectors and not may_be_native):
+        return None  # for products of vectors, a multiplication and a sum may be faster
+    most = traits.max_batch_axes
+    if most is not None and len(batch) > most:
+        return None
+    sides = _sides(lhs, rhs, classes, traits, dtype, may_copy=is_of_vectors and may_be_native)
+    if sides is None:
+        return None
+    if sides[0].loops or sides[1].loops:
+        sides, batch = _with_loops(sides, batch, use)
+    layout = traits.layout(dtype, bool(batch))
+    if layout != "strided":
+        return _product_of_packed(sides, batch, layout, use, traits, slot)
+    slower = 0.0 if is_small else _slower(sides, matrices, rows, cols, inner, traits, dtype)
+    turns = _turns(sides, batch, use, traits)
+    if turns or slower:
+        others = _turns(sides[::-1], batch, use, traits)
+        if slower + (turns - others) * traits.rates.view > 0:
+            sides, turns = sides[::-1], others
+    if turns >= _UNREADABLE and matrices * rows * cols > _SMALL:
+        return None
+    if may_be_native and (batch or sides[0].copied or sides[1].copied):
+        result = (*batch, *sides[0].free, *sides[1].free)
+        natural = _faster_native(classes, sides, batch, use.target(result) or result, traits, dtype)
+        if natural is not None:
+            return _native(lhs, rhs, natural, slot)
+    return _product(sides, batch, slot)
+
+
+def _classified(lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse) -> _Classes | None:
+    """The classes of the labels, those of the batch in the order of the result; None if a size is 1 or unknown."""
     sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
     shared: list[int] = []
     summed: list[int] = []
@@ -244,48 +293,7 @@ def direct_product(
             rhs_own.append(label)
             cols *= size
     batch = tuple(filter(shared.__contains__, use.order or lhs.memory)) if shared else ()
-    contracted, lhs_free, rhs_free = tuple(summed), tuple(lhs_own), tuple(rhs_own)
-    steps = matrices * inner * rows * cols
-    is_small = steps <= _SMALL
-    is_matmul = contracted and dtype in traits.matmul_dtypes and dtype in FLOATS
-    is_of_vectors, has_vector = not (lhs_free or rhs_free), not (lhs_free and rhs_free)
-    may_be_native = (is_small or has_vector) and traits.rates.native > 0 and dtype in traits.native_dtypes
-    may_be_native = may_be_native and len(lhs_labels) + len(rhs_free) <= traits.native_max_labels
-    if may_be_native and is_small and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
-        innermost = min(map(sizes.__getitem__, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
-        if _is_tiny(steps, innermost, traits.rates):
-            kept = (*batch, *lhs_free, *rhs_free)
-            return _native(lhs, rhs, use.target(kept) or kept, slot)
-    if not contracted and not (lhs_free and rhs_free and traits.outer_by_matmul):
-        return _multiplied(lhs, rhs, use, slot)
-    if not is_matmul or (batch and is_of_vectors and not may_be_native):
-        return None  # for products of vectors, a multiplication and a sum may be faster
-    classes = _Classes(batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols)
-    most = traits.max_batch_axes
-    if most is not None and len(batch) > most:
-        return None
-    sides = _sides(lhs, rhs, classes, traits, dtype, may_copy=is_of_vectors and may_be_native)
-    if sides is None:
-        return None
-    if sides[0].loops or sides[1].loops:
-        sides, batch = _with_loops(sides, batch, use)
-    layout = traits.layout(dtype, bool(batch))
-    if layout != "strided":
-        return _product_of_packed(sides, batch, layout, use, traits, slot)
-    slower = 0.0 if is_small else _slower(sides, matrices, rows, cols, inner, traits, dtype)
-    turns = _turns(sides, batch, use, traits)
-    if turns or slower:
-        others = _turns(sides[::-1], batch, use, traits)
-        if slower + (turns - others) * traits.rates.view > 0:
-            sides, turns = sides[::-1], others
-    if turns >= _UNREADABLE and matrices * rows * cols > _SMALL:
-        return None
-    if may_be_native and (batch or sides[0].copied or sides[1].copied):
-        result = (*batch, *sides[0].free, *sides[1].free)
-        natural = _faster_native(classes, sides, batch, use.target(result) or result, traits, dtype)
-        if natural is not None:
-            return _native(lhs, rhs, natural, slot)
-    return _product(sides, batch, slot)
+    return _Classes(batch, tuple(summed), tuple(lhs_own), tuple(rhs_own), matrices, inner, rows, cols)
 
 
 def _product_of_packed(
