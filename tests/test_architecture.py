@@ -69,3 +69,11 @@ def test_every_module_that_is_imported_when_first_used_is_there() -> None:
             if not (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()):
                 missing.append(f"{file.name}: {name}")
     assert missing == []
+
+
+def test_files_of_backends_have_the_names_that_contributors_know():
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| file | has |")[2].partition("\n\n")[0]
+    known = re.findall(r"^\| `(\w+\.py)` \|", table, re.MULTILINE)
+    found = {path.name for path in ROOT.glob("backends/*/*.py")} - {"__init__.py"}
+    assert found == set(known)
+    assert known == sorted(known)

@@ -1,6 +1,5 @@
 """Which backend serves which array, and how other packages add theirs."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -314,12 +313,3 @@ def test_a_dataset_of_pytorch_is_read_as_what_is_stored():
 
     assert einsumx.einsum("ij->i", Rows()).tolist() == [3.0, 3.0]
     assert einsumx.einsum("ij->i", Rows(), memory_limit="1 MB").tolist() == [3.0, 3.0]
-
-
-def test_files_of_backends_have_the_names_that_contributors_know():
-    root = Path(__file__).parents[1]
-    table = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| file | has |")[2].partition("\n\n")[0]
-    known = re.findall(r"^\| `(\w+\.py)` \|", table, re.MULTILINE)
-    found = {path.name for path in root.glob("backends/*/*.py")} - {"__init__.py"}
-    assert found == set(known)
-    assert known == sorted(known)
