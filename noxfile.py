@@ -130,7 +130,7 @@ LIBRARY_TESTS = (
 ONLY_HERE = "not prints_what_the_page_says or section or cotengra or pyscf or sparse or tensorflow"
 """Leaves out the pages that the session `tests` runs."""
 
-PATH_TESTS = ("blocked_plan", "blocking", "opt_einsum_hook", "path", "plan", "smallest_limit")
+PATH_TESTS = ("blocked_plan", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
 
 QUICK = ("-m", "not gpu and not package and not long")
