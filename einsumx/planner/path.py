@@ -90,7 +90,7 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
         label_sizes = tuple(map(sizes.assumed, label_sizes))
     if is_auto:
         classes = tuple(map(size_class, label_sizes))
-        is_sparse = set(map(_stored_of, operands)) > {None}
+        is_sparse = set(map(_stored_of, operands)) != {None}
         return _auto_path(inputs, output, classes, tuple(map(fill.density, operands)) if is_sparse else ())
     match as_optimize(optimize):
         case (bool() | str()) as choice:
