@@ -15,8 +15,9 @@ from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, duration
-from einsumx.measuring import wisdom, wisdom_keys
+from einsumx.measuring import wisdom
 from einsumx.measuring.effort import is_frozen
+from einsumx.measuring.findings import computed_text, key_of
 from einsumx.measuring.machine import watched
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import winner
@@ -149,10 +150,9 @@ def choice_text(program: Program, optimize: Any) -> str:
     if program.algebra is not PLUS_TIMES:
         return ESTIMATED
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
-    adapter, sums = get_backend(program.backend), accumulated_in(program)
-    is_usual = sums == adapter.traits(program.device).compute_dtype(program.dtype)
-    computed = wisdom_keys.computed_text(program.dtype, None if is_usual else sums)
-    key = wisdom_keys.key_of(sized, program.operands, computed, optimize)
+    adapter = get_backend(program.backend)
+    computed = computed_text(program.dtype, accumulated_in(program), adapter.traits(program.device))
+    key = key_of(sized, program.operands, computed, optimize)
     finding = None if key is None else wisdom.find(adapter, program.device, key)
     if finding is None:
         return ESTIMATED

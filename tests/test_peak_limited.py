@@ -20,7 +20,7 @@ from einsumx.adapters.registry import backends
 from einsumx.conformance.oracle import expect, judge
 from einsumx.streaming import run as limited
 from einsumx.streaming import worker
-from einsumx.streaming.prefetch import Reader
+from einsumx.streaming.readers import Reader
 
 pytestmark = pytest.mark.long
 

@@ -21,8 +21,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
 from einsumx.storage import maps
 from einsumx.streaming.blocks import Blocks
-from einsumx.streaming.prefetch import Reader
-from einsumx.streaming.readers import Source, sources
+from einsumx.streaming.readers import Reader, Source, sources
 
 ROOMY = 11_700_000
 """A limit under which the large operands are cut, with room to read ahead."""

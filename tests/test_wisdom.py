@@ -16,7 +16,7 @@ from einsumx.cli.main import main
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_sublists, parse_text
 from einsumx.ir.program import Operand
-from einsumx.measuring import effort, store, wisdom, wisdom_keys
+from einsumx.measuring import effort, findings, store, wisdom
 from einsumx.measuring.calibration import store_rates
 from einsumx.measuring.findings import Finding
 from einsumx.planner.selection import Selection
@@ -61,7 +61,7 @@ def key(equation, *shapes, strides=None, dtypes="float32", dtype="float32", opti
     if strides is not None:
         operands[0] = replace(operands[0], strides=strides)
     sized = bind(parse_text(equation, len(shapes)), shapes)
-    return wisdom_keys.key_of(sized, operands, dtype, optimize)
+    return findings.key_of(sized, operands, dtype, optimize)
 
 
 def test_a_key_can_be_read():
@@ -76,7 +76,7 @@ def test_equal_contractions_have_equal_keys_whatever_their_labels_are_called():
     operands = [Operand(shape, "float32") for shape in named.shapes]
     expected = key("ij,jk->ik", (8, 9), (9, 7))
     assert expected == key("za,ac->zc", (8, 9), (9, 7)) == key("Zβ,βc->Zc", (8, 9), (9, 7))
-    assert expected == wisdom_keys.key_of(named, operands, "float32", True)
+    assert expected == findings.key_of(named, operands, "float32", True)
     assert key("...i,ij->...j", (5, 6), (6, 7)) == key("bi,ij->bj", (5, 6), (6, 7))
 
 
@@ -115,7 +115,7 @@ def test_everything_that_a_plan_depends_on_is_in_the_key(monkeypatch):
         key("ij,jk->ik", (8, 9), (9, 7), optimize=False),
         key("ij,jk->ik", (8, 9), (9, 7), optimize=((0, 1),)),
     ]
-    monkeypatch.setattr("einsumx.measuring.wisdom_keys.get_num_threads", lambda: 1000)
+    monkeypatch.setattr("einsumx.measuring.findings.get_num_threads", lambda: 1000)
     others.append(key("ij,jk->ik", (8, 9), (9, 7)))
     assert len({one, *others}) == 12
 
@@ -131,7 +131,7 @@ def test_nothing_is_kept_about_overlapping_elements_functions_or_what_is_too_lon
 def test_every_key_can_be_stored():
     keys = [key(",".join(["ij"] * 60), *[(3, 4)] * 60), key("->", ()), key("i->", (0,)), key("a" * 30, (1,) * 30)]
     many = bind(parse_sublists([list(range(90))], list(range(90))), [(1,) * 90])
-    keys.append(wisdom_keys.key_of(many, [Operand((1,) * 90, "float32")], "float32", "auto"))
+    keys.append(findings.key_of(many, [Operand((1,) * 90, "float32")], "float32", "auto"))
     for text in keys:
         wisdom.record(NUMPY, "cpu", text, finding())
     wisdom._known.clear()

@@ -400,8 +400,8 @@ def out_of(adapter: Any) -> OutAccess:
     """
     out: OutAccess | None = adapter.out
     if out is None:
-        message = f"{adapter.name} arrays cannot be written to; leave out= away and use the result"
-        raise BackendError(adapter.missing.get("out", message))
+        usual = "its arrays cannot be written to; leave out= away and use the result"
+        raise BackendError(f"{adapter.name}: {why_missing(adapter, 'out', usual)}")
     return out
 
 
@@ -410,7 +410,10 @@ def needs_gradient(adapter: Any, array: Array) -> bool:
     return adapter.gradients is not None and bool(adapter.gradients.needed(array))
 
 
-def why_missing(adapter: Any, part: str) -> str:
-    """Why a framework lacks a part, and what to do."""
-    why: str = adapter.missing.get(part, "its backend has no functions for that; convert the operands to NumPy arrays")
+_USUAL = "its backend has no functions for that; convert the operands to NumPy arrays"
+
+
+def why_missing(adapter: Any, part: str, usual: str = _USUAL) -> str:
+    """Why a framework lacks a part, and what to do; the ``usual`` words if the adapter has none of its own."""
+    why: str = adapter.missing.get(part, usual)
     return why

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.ir.bind import SizedEquation
 
-__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "blocking", "total_cost"]
+__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "beside", "blocking", "total_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,24 +176,34 @@ def total_cost(stage: Stage, run_cost: RunCosts, counts: Sequence[int], sizes: S
 
 def _peak(stage: Stage, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
     """The most bytes alive at once in a run or while its inputs are computed, and the labels of what is alive."""
-    order, depths = stage.order, [len(nest) for nest in stage.nests]
     held = [sum([size for _, size in entries]) for entries in stays]
     held_labels = [term for size, term in zip(held, stage.terms) if size]
     total = body.value if stage.loops else 0
     peak, tight = sum(held) + total + body.peak, body.tight.union(*held_labels)
-    for number, place in enumerate(order):
+    for number, place in enumerate(stage.order):
         if place not in inputs:  # computing takes at least as much
             continue
-        # An input is recomputed when one of its loops advances; what depends on that loop is gone by then.
-        beside = sum([held[other] for other in order[:number]])
-        for other in order[number + 1 :]:
-            beside += sum([size for depth, size in stays[other] if depth < depths[place]])
-        if depths[place] > len(stage.nest):
-            beside += total
-        if beside + inputs[place].peak > peak:
-            peak = beside + inputs[place].peak
-            tight = inputs[place].tight.union(*(held_labels if beside else ()))
+        around = beside(stage, number, stays, total)
+        if around + inputs[place].peak > peak:
+            peak = around + inputs[place].peak
+            tight = inputs[place].tight.union(*(held_labels if around else ()))
     return peak, tight
+
+
+def beside(stage: Stage, number: int, stays: Sequence[Kept], total: int) -> int:
+    """Bytes of a stage that are alive while an input is computed or read.
+
+    Args:
+        stage: the stage.
+        number: of the input, in :attr:`Stage.order`.
+        stays: what each input keeps alive, by its place.
+        total: bytes of the sum to which the terms of the stage are added.
+    """
+    order, depth = stage.order, len(stage.nests[stage.order[number]])
+    alive = sum([size for other in order[:number] for _, size in stays[other]])
+    # An input is recomputed when one of its loops advances; what depends on that loop is gone by then.
+    alive += sum([size for other in order[number + 1 :] for deep, size in stays[other] if deep < depth])
+    return alive + total if depth > len(stage.nest) else alive
 
 
 def blocking(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from einsumx.adapters.facets import blocks_of
 from einsumx.blocked.cost import Blocking, ResultFootprint
-from einsumx.blocked.paths import along_paths
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Outline, StageCostModel
 from einsumx.caches import cached
 from einsumx.errors import MemoryLimitError, excerpt
+from einsumx.imports import imported
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.program import Path
 from einsumx.ir.text import quantity
 from einsumx.measuring.calibration import traits_in
+from einsumx.planner.path import Optimize, find_path
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 
@@ -77,7 +82,7 @@ def _blocked_program(request: BlockedContraction) -> BlockedProgram:
         return serial, fits
 
     sized = model.equation
-    best, fits = along_paths(model, request.contraction.options.optimize, blocked)
+    best, fits = _along_paths(model, request.contraction.options.optimize, blocked)
     if not fits:
         fresh = 0 if landing.beside else landing.cut
         raise too_small(limit, best.peak_bytes * together + shared_result, sized, fresh=fresh)
@@ -100,7 +105,7 @@ def least_limit(request: BlockedContraction) -> int:
         smallest, fits = Search(model, outline, request.landing).block(request.limit, fastest=False)
         return (replace(smallest, seconds=0.0), True) if fits else (smallest, False)  # no other path can be faster
 
-    return along_paths(model, request.contraction.options.optimize, blocked)[0].peak_bytes
+    return _along_paths(model, request.contraction.options.optimize, blocked)[0].peak_bytes
 
 
 def _model(request: BlockedContraction) -> StageCostModel:
@@ -145,3 +150,61 @@ def in_units(count: int) -> str:
         return ""
     step = 10 ** (digits - 3)
     return f" ({quantity(-(-count // step) * step, 'B')})"
+
+
+# -- paths --------------------------------------------------------------------------------------------------------
+
+_SECONDS, _TIMES = 0.1, 2.0
+"""Other paths are tried if a contraction takes longer than its lower bound by this many seconds and this many times.
+
+Trying one takes tens of milliseconds for few operands, and grows with about the square of their number.
+"""
+
+_MANY = 12
+"""Operands beyond which dynamic programming takes too long, and other paths have to save more."""
+
+
+def _along_paths(
+    model: StageCostModel, optimize: Optimize, blocked: Callable[[Outline], tuple[Blocking, bool]]
+) -> tuple[Blocking, bool]:
+    """The fastest blocking that fits along any of a few paths, or else the smallest; and whether it fits.
+
+    When the path that is best without a limit is cut, some values may have to be recomputed, or operands reread, for
+    every block. Another path may avoid this. A path or an optimizer that the user passes is kept.
+    ``blocked`` gives the blocking along a path and whether it fits.
+    """
+    reading = sum(
+        0.0 if in_place else operand.nbytes / rate
+        for operand, in_place, rate in zip(model.operands, model.in_place, model.read_rates)
+    )
+    first = Outline(model, find_path(model.equation, optimize))
+    best, fits = blocked(first)
+    if optimize not in (True, "auto") or len(first.path) < 2:
+        return best, fits
+    least = max(first.seconds, reading)
+    spared = _SECONDS * max(1.0, len(model.operands) / _MANY) ** 2
+    if fits and best.seconds <= max(least + spared, _TIMES * least):
+        return best, fits
+    others = [Outline(model, path) for path in dict.fromkeys(_thrifty(model.equation)) if path != first.path]
+    for outline in sorted(others, key=lambda outline: outline.seconds):
+        if fits and best.seconds <= max(outline.seconds, reading):
+            break
+        other, other_fits = blocked(outline)
+        if (other.seconds if other_fits else inf, other.peak_bytes) < (best.seconds if fits else inf, best.peak_bytes):
+            best, fits = other, other_fits
+    return best, fits
+
+
+def _thrifty(equation: SizedEquation) -> Iterator[Path]:
+    """Paths with small intermediate values, and the simplest ones."""
+    count = len(equation.inputs)
+    if count <= _MANY:
+        dynamic_programming = imported("opt_einsum.paths").DynamicProgramming
+        optimizers = [dynamic_programming(minimize="size")]
+        with suppress(KeyError):  # opt_einsum 3.3 has no such objective
+            optimizers.append(dynamic_programming(minimize="write"))
+        for optimizer in optimizers:
+            yield find_path(equation, optimizer)
+    yield find_path(equation, "greedy")
+    yield find_path(equation, False)
+    yield find_path(equation, [(left - 2, left - 1) for left in range(count, 1, -1)])

@@ -1,22 +1,31 @@
-"""Findings: what measuring the candidates of a contraction found, and how the store has it."""
+"""Findings: what measuring the candidates of a contraction found, its key and its text in the store."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import gmtime, strftime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from einsumx.errors import MalformedError, shown
+from einsumx.host.threads import get_num_threads
 from einsumx.imports import LazyModule
+from einsumx.ir.layout import layout_pattern, pattern_strides
+from einsumx.ir.parse import symbol
+from einsumx.ir.sizes import is_known
+from einsumx.planner.path import size_class
 from einsumx.planner.selection import Selection
 
 if TYPE_CHECKING:
+    from einsumx.adapters.traits import Traits
     from einsumx.ir import strict
+    from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.program import Operand
 else:
     strict = LazyModule("einsumx.ir.strict")
 
-__all__ = ["Finding", "now", "read_finding", "text_of"]
+__all__ = ["LONGEST_KEY", "Finding", "computed_text", "equation_text", "key_of", "now", "read_finding", "text_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +67,95 @@ def read_finding(key: str, text: str) -> Finding:
     if "->" not in key or not (finding.seconds > 0 and finding.estimated > 0 and finding.tried > 0):
         raise MalformedError(f"{shown(key)} has no times of candidates")
     return finding
+
+
+LONGEST_KEY = 1000
+"""Characters of the longest key."""
+
+_STEPS = {1: "", 2: "+", -1: "-", -2: "-+", 0: "*"}
+"""How a key marks the step of an axis; see :data:`einsumx.ir.layout.Pattern`."""
+
+
+def computed_text(dtype: str, accumulate: str | None, traits: Traits) -> str:
+    """The dtype of a result, and of its sums if that is not the usual one, as a part of a key.
+
+    >>> from einsumx.adapters.traits import Traits
+    >>> computed_text("float32", None, Traits()), computed_text("float32", "float64", Traits())
+    ('float32', 'float32 in float64')
+    """
+    return dtype if accumulate in (None, dtype, traits.compute_dtype(dtype)) else f"{dtype} in {accumulate}"
+
+
+def equation_text(equation: SizedEquation) -> str:
+    """The first part of a key, up to its first semicolon. Axes of size 1 that broadcast are written as ``1``."""
+    terms = []
+    for labels, shape in zip(equation.inputs, equation.shapes):
+        axes = zip(labels, shape)
+        terms.append("".join([symbol(label) if size == equation.sizes[label] else "1" for label, size in axes]))
+    return f"{','.join(terms)}->{''.join(map(symbol, equation.output))}"
+
+
+def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, optimize: Any) -> str | None:
+    """The key of a contraction in this process; None if nothing is kept about it.
+
+    A layout lists axes from the outermost to the innermost:
+    ``C`` is C order, ``+`` marks a gap inside the axis, ``-`` a negative stride, ``*`` a stride of 0.
+
+    Args:
+        equation: bound to sizes.
+        operands: their dtypes and layouts.
+        dtype: to compute in, from :func:`computed_text`.
+        optimize: as in :class:`~einsumx.runtime.request.Options`; a function has no key.
+
+    >>> from einsumx.ir.bind import bind
+    >>> from einsumx.ir.parse import parse_text
+    >>> from einsumx.ir.program import Operand
+    >>> shapes = (7, 1000), (1000, 33)
+    >>> operands = Operand(shapes[0], "float32", (1, 7)), Operand(shapes[1], "float32")
+    >>> key = key_of(bind(parse_text("ij,jk", 2), shapes), operands, "float32", "auto")
+    >>> key.rpartition("; ")[0]
+    'ab,bc->ac; a=7 b=1024 c=32; 1.0 C; float32 float32; float32; auto'
+    """
+    asked = _asked(optimize)
+    layouts = [_layout(operand) for operand in operands]
+    if asked is None or None in layouts or not is_known(equation.sizes):
+        return None
+    sizes = [f"{symbol(label)}={size_class(size)}" for label, size in enumerate(equation.sizes)]
+    parts = (
+        equation_text(equation),
+        " ".join(sizes),
+        " ".join(map(str, layouts)),
+        " ".join([operand.dtype + " weak" * operand.weak for operand in operands]),
+        dtype,
+        asked,
+        f"{get_num_threads()} threads",
+    )
+    key = "; ".join(parts)
+    return key if len(key) <= LONGEST_KEY else None
+
+
+def _asked(optimize: Any) -> str | None:
+    """The value of ``optimize=`` as text; None for a function, and for a name that no optimizer has."""
+    match optimize:
+        case True:
+            return "auto"
+        case False:
+            return "left to right"
+        case str() if optimize.isascii() and optimize.isprintable() and ";" not in optimize:
+            return optimize
+        case (str() as name, limit) if (asked := _asked(name)) is not None:
+            return f"{asked} {limit}"
+        case tuple() if all(isinstance(step, tuple) for step in optimize):
+            return " ".join([f"({','.join(map(str, step))})" for step in optimize])
+    return None
+
+
+def _layout(operand: Operand) -> str | None:
+    """The layout of an operand as text; None if elements of two axes overlap."""
+    shape, strides = operand.shape, operand.strides
+    pattern = None if strides is None or 0 in shape else layout_pattern(shape, strides)
+    if pattern is None:
+        return "C" if strides is None or 0 in shape else None
+    if pattern_strides(pattern, shape) is None:
+        return "C"
+    return ".".join([f"{axis}{_STEPS[step]}" for axis, step in reversed(pattern)])

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from einsumx import log as logs
     from einsumx.adapters.base import Adapter
     from einsumx.ir.bind import SizedEquation
-    from einsumx.measuring import findings, store, wisdom_keys
+    from einsumx.measuring import findings, store
     from einsumx.measuring.findings import Finding
 else:
+    # Most processes have no wisdom.
     findings, store = LazyModule("einsumx.measuring.findings"), LazyModule("einsumx.measuring.store")
-    wisdom_keys = LazyModule("einsumx.measuring.wisdom_keys")  # most processes have no wisdom
     logs = LazyModule("einsumx.log")
 
 __all__ = ["find", "may_have", "record"]
@@ -68,7 +68,7 @@ def may_have(adapter: Adapter, device: str, equation: SizedEquation) -> bool:
         return False
     of_device = _known.get((adapter, device)) if device else None
     for known in _places(adapter, device) if of_device is None else (of_device,):
-        if known.found and wisdom_keys.equation_text(equation) in known.equations:
+        if known.found and findings.equation_text(equation) in known.equations:
             return True
     return False
 
@@ -79,7 +79,7 @@ def find(adapter: Adapter, device: str, key: str) -> Finding | None:
     Args:
         adapter: the backend's.
         device: where the operands are; empty for the default, which looks for the CPU's too.
-        key: from :func:`einsumx.measuring.wisdom_keys.key_of`.
+        key: from :func:`einsumx.measuring.findings.key_of`.
     """
     for known in _places(adapter, device):
         finding = known.found.get(key)

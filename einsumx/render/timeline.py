@@ -12,7 +12,7 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.cost import Cost, RunCost, total_cost
+from einsumx.blocked.cost import Cost, RunCost, beside, total_cost
 from einsumx.blocked.estimate import axis_labels
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stage_cost import StageCost, StageCostModel
@@ -265,28 +265,23 @@ class _BlockedRows:
         times = prod(self._counts[label] for label in loops)
         self.rows.append(replace(row, work=row.work * times, times=times, stage=stage))
 
-    def _add_stage(self, stage: Stage, beside: int) -> tuple[int, str]:
+    def _add_stage(self, stage: Stage, outside: int) -> tuple[int, str]:
         """Add the rows of a stage and of the stages that it depends on. Returns the slot of its value and its axes.
 
         Args:
             stage: a stage of the contraction.
-            beside: bytes that other stages hold at the same time.
+            outside: bytes that other stages hold at the same time.
         """
         stage_cost = self._stage_cost(stage)
         body, exact = stage_cost.program(self._sizes), stage_cost.exact(self._sizes)
         axes = _AxisNames(axis_labels(body, stage.terms, stage.output, self._sizes), self._names, self._sizes)
         inputs = [self._held(stage, exact.read, place) for place in range(len(stage.inputs))]
-        depths = [len(nest) for nest in stage.nests]
         total = exact.value if stage.loops else 0
         slots: dict[int, int] = {}
-        alive, order = beside, stage.order
         blocks: list[tuple[int, int]] = []  # the places of operands, and bytes while each is read
-        for at, place in enumerate(order):
+        for number, place in enumerate(stage.order):
             source = stage.inputs[place]
-            # Outer loops still hold the blocks of their previous iteration.
-            stays = sum(size for other in order[at + 1 :] for depth, size in inputs[other] if depth < depths[place])
-            around = alive + stays + (total if depths[place] > len(stage.nest) else 0)
-            alive += sum(size for _, size in inputs[place])
+            around = outside + beside(stage, number, inputs, total)
             if isinstance(source, Stage):
                 slots[place], _ = self._add_stage(source, around)
             else:
@@ -299,7 +294,7 @@ class _BlockedRows:
             access = "in place" if self._program.in_place[slot] else "read"
             row = PictureRow(slot, "operand", call, axes.text(place, operand.shape), array, access, held)
             self._add(row, stage.nests[place], text)
-        alive += total
+        alive = outside + total + sum(size for kept in inputs for _, size in kept)
         cost = program_cost(body, self._model.adapter)
         for op, entry, held in zip(body.ops, cost.ops, in_use(body, cost.ops)):
             slots[op.out] = next(self._slots)

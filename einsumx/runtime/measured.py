@@ -8,8 +8,8 @@ from einsumx.adapters.base import Array, Run
 from einsumx.errors import EinsumxError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Program
-from einsumx.measuring import effort, wisdom, wisdom_keys
-from einsumx.measuring.findings import Finding, now
+from einsumx.measuring import effort, wisdom
+from einsumx.measuring.findings import Finding, computed_text, key_of, now
 from einsumx.measuring.trials import Attempt, Trials
 from einsumx.planner.candidates import Candidate, candidates, selected_program
 from einsumx.planner.lower import Setting
@@ -31,9 +31,8 @@ def found(contraction: Contraction, sized: SizedEquation, setting: Setting) -> F
 
 def _key(contraction: Contraction, sized: SizedEquation, setting: Setting) -> str | None:
     """The key of a contraction in the wisdom."""
-    is_usual = setting.accumulate == setting.traits.compute_dtype(setting.dtype)
-    computed = wisdom_keys.computed_text(setting.dtype, None if is_usual else setting.accumulate)
-    return wisdom_keys.key_of(sized, contraction.operands, computed, contraction.options.optimize)
+    computed = computed_text(setting.dtype, setting.accumulate, setting.traits)
+    return key_of(sized, contraction.operands, computed, contraction.options.optimize)
 
 
 def remembered(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Program | None:

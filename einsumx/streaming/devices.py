@@ -20,8 +20,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import blocks_of
 from einsumx.errors import shown
 from einsumx.streaming.blocks import BlockIndex, Blocks, Box, Read, compute
-from einsumx.streaming.prefetch import Reader
-from einsumx.streaming.readers import Source
+from einsumx.streaming.readers import Reader, Source
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.tasks import Piece, pieces_for
 

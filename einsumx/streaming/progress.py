@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from logging import INFO
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from einsumx.imports import imported
 from einsumx.ir.layout import ranges
 from einsumx.log import log
 from einsumx.runtime.limits import Progress
-from einsumx.streaming.blocks import Box, box_size
+from einsumx.streaming.blocks import Blocks, Box, box_size
 from einsumx.streaming.writers import Target
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ class Ledger:
 
     def __init__(self, program: BlockedProgram, journal: Journal | None) -> None:
         sizes, counts, root = program.equation.sizes, program.blocking.counts, program.blocking.root
-        self._cuts = [(root.output.index(label), ranges(sizes[label], counts[label])) for label in root.nest]
-        self._shape = program.shape
+        self._cuts = [  # each cut axis, and where its blocks start
+            (root.output.index(label), [block.start for block in ranges(sizes[label], counts[label])])
+            for label in root.nest
+        ]
+        outline = Blocks.outline(program)
+        self._boxes = list(map(outline.box, outline.indices()))
         self._journal = journal
         self._done = set(journal.done) if journal is not None else set()
         self._left: Counter[int] = Counter()  # elements of blocks that are written in part
@@ -84,7 +88,7 @@ class Ledger:
         if self._journal is None:
             return set()
         done = self._journal.done.items()
-        differing = {number for number, digest in done if target.digest(self._box(number)) != digest}
+        differing = {number for number, digest in done if target.digest(self._boxes[number]) != digest}
         if differing:
             self._journal.drop(differing)
             self._done -= differing
@@ -129,31 +133,14 @@ class Ledger:
         if self._journal is None:
             return
         for number in sorted(self._done):
-            whole = self._box(number)
+            whole = self._boxes[number]
             if all(ours.start < theirs.stop and theirs.start < ours.stop for ours, theirs in zip(box, whole)):
                 self._record(number, whole, target)
 
     def _find(self, box: Box) -> tuple[int, Box] | None:
         """The number and the box of the block that contains ``box``; None if it extends over several."""
-        number, cuts = 0, []
-        for axis, blocks in self._cuts:
-            at = bisect_right(blocks, box[axis].start, key=lambda block: block.start) - 1
-            if box[axis].stop > blocks[at].stop:
-                return None
-            number = number * len(blocks) + at
-            cuts.append(blocks[at])
-        return number, self._whole(cuts)
-
-    def _box(self, number: int) -> Box:
-        cuts = []
-        for _, blocks in reversed(self._cuts):
-            number, at = divmod(number, len(blocks))
-            cuts.append(blocks[at])
-        return self._whole(reversed(cuts))
-
-    def _whole(self, cuts: Iterable[slice]) -> Box:
-        """The box of a block, from its ranges of the axes that are cut."""
-        whole = [slice(0, size) for size in self._shape]
-        for (axis, _), block in zip(self._cuts, cuts):
-            whole[axis] = block
-        return tuple(whole)
+        number = 0
+        for axis, starts in self._cuts:
+            number = number * len(starts) + bisect_right(starts, box[axis].start) - 1
+        whole = self._boxes[number]
+        return (number, whole) if all(ours.stop <= theirs.stop for ours, theirs in zip(box, whole)) else None

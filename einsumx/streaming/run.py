@@ -43,9 +43,8 @@ from einsumx.storage.array_files import check_whole, stored_name
 from einsumx.storage.maps import give_back
 from einsumx.streaming.blocks import BlockIndex, Blocks, compute
 from einsumx.streaming.pieces import bytes_at_once, library_bytes
-from einsumx.streaming.prefetch import Reader
 from einsumx.streaming.progress import Ledger, reported
-from einsumx.streaming.readers import Source, framework_of, sources
+from einsumx.streaming.readers import Reader, Source, framework_of, sources
 from einsumx.streaming.scheduler import Concurrency, Values, Workload
 from einsumx.streaming.writers import Output
 
