@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import prod
 from typing import Any
 
@@ -255,16 +255,9 @@ def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels
 
 def _blocks(order: Labels, target: Labels, sizes: Sequence[int]) -> list[Labels]:
     """The runs of labels that stay neighbours, in the target's order; labels of size 1 are left out."""
-    blocks: list[list[int]] = []
-    place = {label: position for position, label in enumerate(label for label in order if sizes[label] != 1)}
-    for label in target:
-        if sizes[label] == 1:
-            continue
-        if blocks and place[label] == place[blocks[-1][-1]] + 1:
-            blocks[-1].append(label)
-        else:
-            blocks.append([label])
-    return [tuple(block) for block in blocks]
+    long = [label for label in order if sizes[label] != 1]
+    follower = dict(pairwise(long))
+    return cut(tuple(filter(long.__contains__, target)), lambda run, label: follower.get(run[-1]) == label)
 
 
 def _stages(order: Labels, target: Labels, limit: int | None, sizes: Sequence[int]) -> Iterator[Labels]:

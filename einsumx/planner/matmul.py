@@ -233,12 +233,9 @@ class _Axes(NamedTuple):
     batch: Labels
     inner: Labels
 
-
-class _Turn(NamedTuple):
-    """The transpose of a result: its seconds, and whether it copies."""
-
-    seconds: float = 0.0
-    is_copy: bool = False
+    def matrix(self, rows: Labels, *, turned: bool) -> Labels:
+        """The labels of an operand besides those that come first, as ``[rows, contracted]`` or ``turned``."""
+        return (*self.contracted, *self.inner, *rows) if turned else (*rows, *self.inner, *self.contracted)
 
 
 class _Search:
@@ -287,19 +284,19 @@ class _Search:
             # With neither views nor flags, matmul reads [rows, contracted] and [contracted, cols] alone.
             if not traits.strided and not traits.transpose_flags and (first.transposed or not second.transposed):
                 continue
-            is_packed = not self._reads_packed or self._are_packed(left, right, labels, axes.contracted, swapped)
+            is_packed = not self._reads_packed or self._are_packed(left, right, labels, axes, swapped)
             if not is_packed and self._is_packed_dtype:
                 continue
             looped = () if is_packed else labels
             result = (*labels, *first.rows, *axes.inner, *second.rows)
-            turn = self._turn(tuple([label for label in result if label not in axes.summed]))
+            turn, is_turned = self._turn(tuple([label for label in result if label not in axes.summed]))
             views = 2  # about one reshape of each operand
             if traits.strided:
-                views += self._transposes(self._lhs, left, labels, axes.contracted, swapped)
-                views += self._transposes(self._rhs, right, labels, axes.contracted, not swapped)
+                views += _transposes(self._lhs, left, labels, axes, swapped)
+                views += _transposes(self._rhs, right, labels, axes, not swapped)
             elif _flags_a_matrix_beside_a_vector(first, second):
                 views += 1
-            copies = ((self._lhs.labels, left.copied), (self._rhs.labels, right.copied), (result, turn.is_copy))
+            copies = ((self._lhs.labels, left.copied), (self._rhs.labels, right.copied), (result, is_turned))
             yield Choice(
                 batch,
                 axes.inner,
@@ -309,15 +306,13 @@ class _Search:
                 right,
                 swapped,
                 result,
-                self._seconds(first, second, batch, axes, looped) + turn.seconds + views * traits.rates.view,
-                not turn.is_copy,
+                self._seconds(first, second, batch, axes, looped) + turn + views * traits.rates.view,
+                not is_turned,
                 sum([size(labels) for labels, is_copied in copies if is_copied]),
                 bool(looped),
             )
 
-    def _are_packed(
-        self, left: OperandAccess, right: OperandAccess, batch: Labels, contracted: Labels, swapped: bool
-    ) -> bool:
+    def _are_packed(self, left: OperandAccess, right: OperandAccess, batch: Labels, axes: _Axes, swapped: bool) -> bool:
         """Whether one call reads both operands, as ``[batch, rows, contracted]`` and ``[batch, contracted, cols]``.
 
         Without batch axes, that is also a matrix that is contiguous in the other order, except of ``packed_dtypes``.
@@ -326,25 +321,15 @@ class _Search:
         if not (batch or self._is_packed_dtype):
             return True
         for term, access, on_right in ((self._lhs, left, swapped), (self._rhs, right, not swapped)):
-            first, last = (contracted, access.rows) if on_right else (access.rows, contracted)
             if access.copied:
-                is_packed = access.transposed == on_right or 1 in (builder.size(first), builder.size(last))
+                sizes = builder.size(access.rows), builder.size(axes.contracted)
+                is_packed = access.transposed == on_right or 1 in sizes
             else:
                 own = [label for label in batch if label in term.labels]
-                is_packed = builder.is_packed(term, (*own, *first, *last))
+                is_packed = builder.is_packed(term, (*own, *axes.matrix(access.rows, turned=on_right)))
             if not is_packed:
                 return False
         return True
-
-    def _transposes(self, term: Term, access: OperandAccess, batch: Labels, contracted: Labels, on_right: bool) -> int:
-        """How many transposes bring an operand into the order in which it is read on one side."""
-        own = tuple([label for label in batch if label in term.labels])
-        straight, turned = (*own, *access.rows, *contracted), (*own, *contracted, *access.rows)
-        read = turned if on_right else straight
-        if not access.copied:
-            return int(read != term.labels)
-        packed = turned if access.transposed else straight
-        return (packed != term.labels) + (packed != read)
 
     def _seconds(
         self,
@@ -438,25 +423,18 @@ class _Search:
         preferred = _grouped(free, self._use) if self._use.order is None else self._use.target(free)
         if preferred is not None and preferred != orders[0]:
             orders.append(preferred)
-
-        def straight(rows: Labels) -> Labels:
-            return (*axes.batch, *rows, *axes.inner, *axes.contracted)
-
-        def turned(rows: Labels) -> Labels:
-            return (*axes.batch, *axes.contracted, *axes.inner, *rows)
-
         if not traits.strided:
-            for rows in orders:
-                if builder.is_packed(term, straight(rows)):
-                    accesses.append(OperandAccess(rows))
-                if builder.is_packed(term, turned(rows)):
-                    accesses.append(OperandAccess(rows, transposed=True))
+            for rows, turned in combinations(orders, (False, True)):
+                if builder.is_packed(term, (*axes.batch, *axes.matrix(rows, turned=turned))):
+                    accesses.append(OperandAccess(rows, transposed=turned))
             if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
                 orders = [rows for rows in orders if all(rows != access.rows for access in accesses)]
         for rows in orders:
             copies = [
-                OperandAccess(rows, (), at == 1, self._copy(term.memory, order(rows)))
-                for at, order in enumerate((straight, turned))
+                OperandAccess(
+                    rows, (), turned, self._copy(term.memory, (*axes.batch, *axes.matrix(rows, turned=turned)))
+                )
+                for turned in (False, True)
             ]
             if self._all or self._reads_packed or self._turns_matter or not (traits.strided or traits.transpose_flags):
                 accesses.extend(copies)
@@ -470,8 +448,7 @@ class _Search:
         own = tuple([label for run in batch for label in run if label in term.labels])
         if access.copy is None or own == axes.batch:
             return access
-        straight, turned = (*access.rows, *axes.inner, *axes.contracted), (*axes.contracted, *axes.inner, *access.rows)
-        target = (*own, *(turned if access.transposed else straight))
+        target = (*own, *axes.matrix(access.rows, turned=access.transposed))
         return access._replace(copy=self._copy(term.memory, target))
 
     def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
@@ -499,17 +476,27 @@ class _Search:
         runs = builder.size(run_counters(before, after))
         return self._model.copy(builder.size(before), runs, turned=before[-1:] != after[-1:])
 
-    def _turn(self, result: Labels) -> _Turn:
-        """What brings the result into the order in which it is needed."""
+    def _turn(self, result: Labels) -> tuple[float, bool]:
+        """The seconds that bring the result into the order in which it is needed, and whether this copies it."""
         use, strided = self._use, self._traits.strided
         target = use.target(result)
         if target is not None:
             if target == result:
-                return _Turn()
-            return _Turn(self._traits.rates.view) if strided else _Turn(self._copy(result, target), is_copy=True)
+                return 0.0, False
+            return (self._traits.rates.view, False) if strided else (self._copy(result, target), True)
         if use.is_ready(result, self._builder.sizes, self._traits):
-            return _Turn()
-        return _Turn(self._model.copy(self._builder.size(result)), is_copy=True)
+            return 0.0, False
+        return self._model.copy(self._builder.size(result)), True
+
+
+def _transposes(term: Term, access: OperandAccess, batch: Labels, axes: _Axes, on_right: bool) -> int:
+    """How many transposes bring an operand into the order in which it is read on one side."""
+    own = tuple([label for label in batch if label in term.labels])
+    read = (*own, *axes.matrix(access.rows, turned=on_right))
+    if not access.copied:
+        return int(read != term.labels)
+    packed = (*own, *axes.matrix(access.rows, turned=access.transposed))
+    return (packed != term.labels) + (packed != read)
 
 
 def _flags_a_matrix_beside_a_vector(first: OperandAccess, second: OperandAccess) -> bool:
@@ -521,11 +508,6 @@ def _flags_a_matrix_beside_a_vector(first: OperandAccess, second: OperandAccess)
     if bool(first.rows) == bool(second.rows):
         return False
     return first.transposed if first.rows else not second.transposed
-
-
-def _is_free(access: OperandAccess) -> bool:
-    """Whether an operand is read in place without loops over free axes."""
-    return access.copy is None and not access.loops
 
 
 def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels, is_tiny: bool) -> OperandAccess | None:
