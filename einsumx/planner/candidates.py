@@ -90,7 +90,7 @@ def _other_steps(
     equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
 ) -> Iterator[Selection]:
     """Selections that differ in one step, in turn for each step."""
-    steps = alternatives(equation, operands, path, setting.traits, setting.dtype, setting.accumulate)
+    steps = alternatives(equation, operands, path, setting)
     for row in zip_longest(*map(different, steps)):
         for number, alternative in enumerate(row):
             if alternative is not None:

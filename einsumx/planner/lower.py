@@ -116,14 +116,10 @@ def _asked(traits: Traits, dtype: str, accumulate: str) -> str | None:
 
 
 def alternatives(
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    path: Path,
-    traits: Traits,
-    dtype: str,
-    accumulate: str | None = None,
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
 ) -> list[list[Alternative]]:
     """The candidates for each step of a path; none for a step without a product of matrices."""
+    _, _, traits, dtype, accumulate = setting
     accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
     problem = _Problem(equation, operands, path, traits, dtype, accumulate)
     if 0 in equation.sizes:
@@ -334,18 +330,14 @@ def _uses(
     last: Labels,
 ) -> list[ResultUse]:
     """How the result of each step is used: by a later step, or as the output."""
-    labels: list[Collection[int]] = [term.labels for term in terms]
-    operands: list[Term | None] = list(terms)
-    makers: list[int | None] = [None] * len(terms)
+    # The labels of a value with its term, if it is an operand, or else with the number of the step that makes it.
+    values: list[tuple[Collection[int], Term | None, int]] = [(term.labels, term, -1) for term in terms]
     uses = [*[_ANY_USE] * (len(steps) - 1), ResultUse(order=last)]
     for number, (step, keep) in enumerate(steps):
-        *first, second = sorted(step)
-        rhs, rhs_term, rhs_maker = labels.pop(second), operands.pop(second), makers.pop(second)
-        if first:
-            (place,) = first
-            lhs, lhs_term, lhs_maker = labels.pop(place), operands.pop(place), makers.pop(place)
-            for own, maker, others, operand in ((rhs, rhs_maker, lhs, lhs_term), (lhs, lhs_maker, rhs, rhs_term)):
-                if maker is None:
+        pair = list(map(values.pop, sorted(step, reverse=True)))
+        if len(pair) == 2:
+            for (own, term, maker), (others, operand, _) in (pair, pair[::-1]):
+                if term is not None:
                     continue
                 shared = tuple(sorted(filter(others.__contains__, own)))
                 if operand is not None:
@@ -354,9 +346,7 @@ def _uses(
                 contracted = tuple(filterfalse(keep.__contains__, shared))
                 batch = tuple(filter(keep.__contains__, shared))
                 uses[maker] = ResultUse(None, contracted, batch)
-        labels.append(keep)
-        operands.append(None)
-        makers.append(number)
+        values.append((keep, None, number))
     return uses
 
 
