@@ -26,7 +26,7 @@ from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
-from einsumx.ir.parse import symbol
+from einsumx.ir.parse import diagonal_equation
 from einsumx.ir.program import Operand, Program
 from einsumx.runtime.request import array_places
 
@@ -294,9 +294,7 @@ class JaxAdapter(Adapter):
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         if self._is_alone:
             return super().diagonal(array, axis1, axis2)
-        term = [symbol(axis1 if axis == axis2 else axis) for axis in range(array.ndim)]
-        others = [label for label in term if label != term[axis1]]
-        return self._masked(array, "".join(term), "".join([*others, term[axis1]]))
+        return self._masked(array, *diagonal_equation(array.ndim, axis1, axis2).split("->"))
 
     @cached_property
     def _is_alone(self) -> bool:

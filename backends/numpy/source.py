@@ -9,7 +9,7 @@ from einsumx.adapters.base import Array
 from einsumx.adapters.facets import Semirings
 from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyNames
 from einsumx.dtypes import itemsize, wrapped
-from einsumx.ir.parse import symbol
+from einsumx.ir.parse import diagonal_equation
 
 __all__ = ["PublicNumpy", "ScaledArrays"]
 
@@ -42,9 +42,7 @@ class PublicNumpy(ScaledArrays):
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
         # Views of numpy.einsum are writeable, those of numpy.diagonal are not.
-        labels = [symbol(axis1 if axis == axis2 else axis) for axis in range(array.ndim)]
-        kept = [label for label in labels if label != labels[axis1]]
-        return self.native(f"{''.join(labels)}->{''.join([*kept, labels[axis1]])}", [array])
+        return self.native(diagonal_equation(array.ndim, axis1, axis2), [array])
 
     def boxed(self, result: Any, dtype: str) -> Array:
         return self.xp.asarray(result, dtype=dtype) if dtype == "object" else result

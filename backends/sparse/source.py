@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from einsumx.adapters.base import Array
 from einsumx.backends.sparse.adapter import SparseAdapter
-from einsumx.ir.parse import symbol
+from einsumx.ir.parse import diagonal_equation
 
 __all__ = ["PublicSparse"]
 
@@ -18,9 +18,7 @@ class PublicSparse(SparseAdapter):
         return array.reshape(shape)
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
-        labels = [symbol(axis1 if axis == axis2 else axis) for axis in range(array.ndim)]
-        kept = [label for label in labels if label != labels[axis1]]
-        return self.native(f"{''.join(labels)}->{''.join([*kept, labels[axis1]])}", [array])
+        return self.native(diagonal_equation(array.ndim, axis1, axis2), [array])
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return lhs * rhs

@@ -12,7 +12,7 @@ from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.replacement import Name, own
+from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
@@ -310,12 +310,6 @@ class TensorflowAdapter(Adapter):
 
     # -- primitives -------------------------------------------------------------------------------------
 
-    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self.xp.transpose(array, axes)
-
-    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
-        return self.xp.reshape(array, shape)
-
     def _sizes(self, array: Array, values: tuple[int, ...]) -> Any:
         """Sizes or axes as arguments of an operation on ``array``: for an eager one, a tensor that exists already.
 
@@ -396,9 +390,6 @@ class TensorflowAdapter(Adapter):
             row = self.xp.fill((1, 512), self.xp.cast(1.0703125, "bfloat16"))
             # 586.5; the nearest bfloat16 above is 588, below 584, and a sum in bfloat16 stops at 256.
             return float(self.xp.linalg.matmul(row, row, transpose_b=True)[0, 0]) == 588
-
-    def native(self, equation: str, arrays: Sequence[Array]) -> Array:
-        return own(self.xp.einsum)(equation, *arrays)
 
     def kernel(self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
         match op:

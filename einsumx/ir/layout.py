@@ -43,13 +43,13 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def is_contiguous(shape: Sequence[int], strides: Sequence[int], unit: int = 1) -> bool:
-    """Whether an array is C-contiguous; ``unit`` is the stride of neighbours, in the unit of ``strides``.
+def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether an array is C-contiguous.
 
-    >>> is_contiguous((2, 3), (12, 4), 4), is_contiguous((2, 1), (1, 7))
-    (True, True)
+    >>> is_contiguous((2, 3), (6, 2)), is_contiguous((2, 1), (1, 7))
+    (False, True)
     """
-    span = unit
+    span = 1
     for axis in range(len(shape) - 1, -1, -1):
         size = shape[axis]
         if size != 1:

@@ -16,7 +16,10 @@ from einsumx.errors import REFUSALS, EquationError, SublistError, caret, excerpt
 from einsumx.ir.records import record
 from einsumx.scalars import as_python
 
-__all__ = ["Equation", "Label", "implicit_output", "misread", "parse_names", "parse_sublists", "parse_text", "symbol"]
+__all__ = [
+    "Equation", "Label", "diagonal_equation", "implicit_output", "misread", "parse_names", "parse_sublists",
+    "parse_text", "symbol",
+]  # fmt: skip
 
 Label: TypeAlias = Hashable
 """A character in text form, any hashable in sublists; ``Ellipsis`` stands for any number of axes."""
@@ -74,6 +77,18 @@ def symbol(index: int) -> str:
     if point > sys.maxunicode:
         raise EquationError(f"the equation has more labels than the {index} that there are characters for")
     return chr(point)
+
+
+def diagonal_equation(rank: int, axis1: int, axis2: int) -> str:
+    """The equation of the diagonal of two axes, which becomes the last axis.
+
+    >>> diagonal_equation(4, 0, 2)
+    'abad->bda'
+    """
+    labels = list(map(symbol, range(rank)))
+    labels[axis2] = labels[axis1]
+    kept = [label for label in labels if label != labels[axis1]]
+    return f"{''.join(labels)}->{''.join(kept)}{labels[axis1]}"
 
 
 SYMBOLS = tuple(map(symbol, range(1024)))
