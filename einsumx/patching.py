@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.framework_options import FrameworkOptions
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import is_builtin, replaceable
 from einsumx.adapters.replacement import (
@@ -26,6 +25,7 @@ from einsumx.adapters.replacement import (
     say_anew,
     say_native,
 )
+from einsumx.adapters.typing import FrameworkOptions
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
 from einsumx.errors import BackendError, EinsumxError, MemoryLimitError

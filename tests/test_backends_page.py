@@ -14,8 +14,8 @@ import pytest
 
 from einsumx import Adapter, Traits
 from einsumx.adapters import registry
+from einsumx.adapters.base import Primitives
 from einsumx.adapters.facets import Arithmetic, BlockAccess, OutAccess
-from einsumx.adapters.primitives import Primitives
 from einsumx.cli.commands.new_backend import package_files
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run

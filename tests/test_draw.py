@@ -18,7 +18,7 @@ from einsumx.cli.main import main
 from einsumx.ir.ops import Copy
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand
-from einsumx.render.svg import _COLOURS
+from einsumx.render.drawing import _COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"
 

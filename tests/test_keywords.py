@@ -10,7 +10,7 @@ import pytest
 
 import einsumx
 from einsumx import BackendError, MemoryLimit, addeinsum, einsum, einsum_path, expression, plan, semirings, tune
-from einsumx.adapters.framework_options import FrameworkOptions
+from einsumx.adapters.typing import FrameworkOptions
 from einsumx.runtime.request import Request
 
 a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)

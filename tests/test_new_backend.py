@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, capsys):
 
 
 def test_the_template_has_every_primitive_and_the_methods_of_memory_limits(example_folder):
-    from einsumx.adapters.primitives import Primitives
+    from einsumx.adapters.base import Primitives
 
     text = (example_folder / "einsumx_examplelib" / "backend.py").read_text()
     written = set(re.findall(r"def (\w+)\(", text))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, Gradients, MemoryOrders, OutAccess, Semirings
-from einsumx.adapters.framework_options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import HALVES, Traits
+from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.backends.torch.choices import (
     INTEGERS,
     SIGNED,

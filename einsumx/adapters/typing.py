@@ -1,11 +1,13 @@
-"""Types of the arguments and results of adapters, independent of any adapter."""
+"""Types of the arguments and results of adapters, and the keywords that one framework alone has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Array", "Recorded", "Run", "Signature"]
+from einsumx.errors import BackendError
+
+__all__ = ["NO_OPTIONS", "Array", "FrameworkOptions", "Recorded", "Run", "Signature"]
 
 Array: TypeAlias = Any
 """An array of some framework; einsumx inspects it only through the adapter."""
@@ -42,3 +44,28 @@ class Recorded(Protocol):
         Raises:
             MemoryLimitError: the computation does not fit; the forward call checks this in advance.
         """
+
+
+class FrameworkOptions(NamedTuple):
+    """Values in the framework's own terms; None for what the framework does by default.
+
+    They are part of cache keys, so each is hashable.
+
+    Attributes:
+        precision: of products.
+        preferred_element_type: the name of the dtype in which products are summed and returned.
+        out_sharding: how the result is distributed over devices.
+    """
+
+    precision: Any = None
+    preferred_element_type: str | None = None
+    out_sharding: Any = None
+
+    def refuse(self, who: str) -> None:
+        """Raise BackendError if an option is set; ``who`` does not have it."""
+        for name, value in zip(self._fields, self):
+            if value is not None:
+                raise BackendError(f"{who} has no {name}=; leave it away")
+
+
+NO_OPTIONS = FrameworkOptions()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from keyword import iskeyword
 from math import prod
 from string import ascii_lowercase
 from textwrap import wrap
+from types import MappingProxyType
 
 from einsumx.adapters.base import Adapter
 from einsumx.algebra.products import elementwise, reduced
@@ -20,9 +22,11 @@ from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.verify import replay
 from einsumx.render.recorder import Code, import_statement, recording
-from einsumx.render.statements import COLUMNS, INDENT, folded, statements
 
 __all__ = ["plan_source"]
+
+_COLUMNS, _INDENT = 100, 4
+"""The width of the code, and of an indent."""
 
 _LARGE = 1 << 20
 """Intermediates of this many bytes or more get a ``del`` statement after their last use."""
@@ -59,8 +63,8 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     lines = [
         *([imports, "", ""] if is_used else []),
         *helper,
-        *folded(f"def {name}({parameters}):", 0),
-        *(f"{' ' * INDENT}{line}".rstrip() for line in [*_docstring(program, names), *body]),
+        *_folded(f"def {name}({parameters}):", 0),
+        *_indented([*_docstring(program, names), *body]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -96,7 +100,7 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], shapes: di
     codes = [*(values[slot] for slot in made), values[program.result]]
     if not program.shape:
         codes.append(_recorded(framework, framework.element, codes[-1:]))
-    return statements(codes, sources, abouts, reasons, large)
+    return _statements(codes, sources, abouts, reasons, large)
 
 
 def _recorded(framework: Adapter, kernel: Callable[..., Code], arrays: Sequence[Code]) -> Code:
@@ -130,7 +134,7 @@ def _operand_names(count: int, taken: str) -> tuple[str, list[str]]:
 
 def _docstring(program: Program, names: Sequence[str]) -> list[str]:
     equation = program.equation
-    width = COLUMNS - 2 * INDENT
+    width = _COLUMNS - 2 * _INDENT
     if len(equation) > width:
         equation = equation.replace(",", ", ")
     first, *others = map(_quoted, wrap(visible(equation), width) or [""])
@@ -140,7 +144,7 @@ def _docstring(program: Program, names: Sequence[str]) -> list[str]:
     lines = [f"{', '.join(group)}: {description}" for description, group in by_description.items()]
     result = f"{program.shape} {program.dtype}{program.algebra.text}"
     lines.append(f"result: {_quoted(visible(result))}")
-    return [f'"""{first}', *others, "", *(part for line in lines for part in wrap(line, COLUMNS - INDENT)), '"""']
+    return [f'"""{first}', *others, "", *(part for line in lines for part in wrap(line, _COLUMNS - _INDENT)), '"""']
 
 
 def _description(operand: Operand) -> str:
@@ -202,7 +206,7 @@ def _product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, op
     rows = every if fuses else Code("i : i + rows")
     terms = elementwise(functions, semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
     sums = reduced(functions, semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
-    *lines, result = statements([sums], room=70)
+    *lines, result = _statements([sums], room=70)
     lines.insert(0, f"terms = {terms.text()}")
     about = f"The product of matrices by {semiring.add} and {semiring.multiply}"
     if fuses:
@@ -221,4 +225,131 @@ def _product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, op
 
 
 def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+    return [f"{' ' * _INDENT}{line}".rstrip() for line in lines]
+
+
+# -- statements, laid out as formatters do it ---------------------------------------------------------------------
+
+
+def _statements(
+    codes: Sequence[Code],
+    sources: Mapping[int, Sequence[Code]] = MappingProxyType({}),
+    abouts: Mapping[int, str] = MappingProxyType({}),
+    reasons: Mapping[int, str] = MappingProxyType({}),
+    large: Container[int] = (),
+    room: int = _COLUMNS - _INDENT - len("return "),
+) -> list[str]:
+    """The lines that compute expressions in their order and return the last one.
+
+    A part of an expression has a statement of its own if it occurs more than once, if it is the source of a call that
+    computes and contains another one, or so that the rest of the expression fits a line.
+
+    Args:
+        codes: the expressions.
+        sources: of the calls that compute, by the ``id`` of their expression.
+        abouts: comments on the statements of expressions, by ``id``.
+        reasons: comments on the statements that contain expressions, by ``id``.
+        large: the ``id`` of expressions to delete after their last use.
+        room: the columns that an expression may take.
+
+    >>> a = Code("a")
+    >>> largest = Code("np").max(a, axis=0)
+    >>> _statements([largest + Code("np").exp(a - largest)])
+    ['x1 = np.max(a, axis=0)', 'return x1 + np.exp(a - x1)']
+    """
+    every: dict[int, Code] = {}
+    for code in codes:
+        every.update((id(part), part) for part in (*code.inner(every), code))
+    uses = Counter(id(part) for code in every.values() for part in code.parts)
+    names = {key: "x99" for key, part in every.items() if part.works and uses[key] > 1}
+    whole = set(map(id, codes))
+    for key, code in every.items():
+        for source in sources.get(key, ()):
+            if id(source) not in names and any(id(part) in sources for part in (source, *source.inner(names))):
+                names[id(source)] = "x99"
+        while (key in whole or key in names) and len(code.text(names)) > room:
+            sizes = {id(part): len(part.text(names)) for part in code.inner(names) if part.works}
+            if not sizes:
+                break
+            names[max(sizes, key=lambda part: (sizes[part] <= room, sizes[part]))] = "x99"
+    made: list[list[str]] = []
+
+    def add(start: str, code: Code, notes: list[str]) -> None:
+        copies = dict.fromkeys(reasons[id(part)] for part in (*code.inner(names), code) if id(part) in reasons)
+        text = code.text(names)
+        is_bare = code.parts[0] == "(" and len(start + text) + _INDENT <= _COLUMNS
+        made.append(_commented(_folded(start + (text[1:-1] if is_bare else text)), [*notes, *copies]))
+
+    for key, code in every.items():
+        if key in names:
+            names[key] = f"x{len(made) + 1}"
+            add(f"{names[key]} = ", code, [abouts[key]] if key in abouts else [])
+    last = codes[-1]
+    add("return ", Code(last) if id(last) in names else last, [])
+    return _with_deletions(made, [name for key, name in names.items() if key in large])
+
+
+def _commented(lines: list[str], notes: Iterable[str]) -> list[str]:
+    """A statement with its comments, behind it if there is room."""
+    about = wrap("; ".join(notes), _COLUMNS - _INDENT, initial_indent="# ", subsequent_indent="# ")
+    if len(lines) == len(about) == 1 and not lines[0].startswith("return "):
+        both = f"{lines[0]}  {about[0]}"
+        if len(both) + _INDENT <= _COLUMNS:
+            return [both]
+    return [*about, *lines]
+
+
+def _with_deletions(made: Sequence[list[str]], names: Iterable[str]) -> list[str]:
+    """The lines of statements, with deletions of variables after those that use them last; the last one is a return."""
+    unused: dict[int, list[str]] = {}
+    last = {name: place for place, lines in enumerate(made) for name in re.findall(r"\bx\d+\b", "\n".join(lines))}
+    for name in names:
+        unused.setdefault(last[name], []).append(name)
+    lines = []
+    for place, statement in enumerate(made):
+        lines += statement
+        if place in unused and place < len(made) - 1:
+            lines.append(f"del {', '.join(unused[place])}")
+    return lines
+
+
+def _folded(line: str, indent: int = _INDENT) -> list[str]:
+    """The lines of a statement: if it is too long, its last brackets are split.
+
+    >>> for line in _folded(f"x1 = np.reshape({'a' * 40}, {'b' * 40})", 8):
+    ...     print(line)
+    x1 = np.reshape(
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+    )
+    """
+    end = line.rfind(")")
+    while end > 0 and line[end - 1] == "(":
+        end = line.rfind(")", 0, end)
+    if indent + len(line) <= _COLUMNS or end < 0:
+        return [line]
+    start, depth = end, 1
+    while depth:
+        start -= 1
+        depth += (line[start] in ")]") - (line[start] in "([")
+    inside = [line[start + 1 : end]]
+    if indent + _INDENT + len(inside[0]) > _COLUMNS:
+        inside = [f"{item}," for item in _items(inside[0])]
+    below = [part for item in inside for part in _folded(item, indent + _INDENT)]
+    return [line[: start + 1], *_indented(below), line[end:]]
+
+
+def _items(text: str) -> list[str]:
+    """The items between commas outside brackets.
+
+    >>> _items("a.reshape(2, 3), b, axis=(0, 1)")
+    ['a.reshape(2, 3)', 'b', 'axis=(0, 1)']
+    """
+    items: list[str] = []
+    depth = 0
+    for part in text.split(", "):
+        if depth:
+            items[-1] += f", {part}"
+        else:
+            items.append(part)
+        depth += sum((letter in "([") - (letter in ")]") for letter in part)
+    return items

@@ -21,7 +21,7 @@ from einsumx.scalars import as_python
 if TYPE_CHECKING:
     from einsumx.adapters import framework_options
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.framework_options import FrameworkOptions
+    from einsumx.adapters.typing import FrameworkOptions
     from einsumx.ir import parse
     from einsumx.ir.program import Operand
     from einsumx.runtime import limits
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
     limits = LazyModule("einsumx.runtime.limits")
-    framework_options = LazyModule("einsumx.adapters.framework_options")
+    framework_options = LazyModule("einsumx.adapters.typing")
     parse = LazyModule("einsumx.ir.parse")
 
 __all__ = [
