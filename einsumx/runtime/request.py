@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
+from einsumx.adapters.typing import FrameworkOptions
 from einsumx.caches import cached
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
@@ -19,9 +20,7 @@ from einsumx.planner.path import Optimize, as_optimize
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
-    from einsumx.adapters import framework_options
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.typing import FrameworkOptions
     from einsumx.ir import parse
     from einsumx.ir.program import Operand
     from einsumx.runtime import limits
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
     limits = LazyModule("einsumx.runtime.limits")
-    framework_options = LazyModule("einsumx.adapters.typing")
     parse = LazyModule("einsumx.ir.parse")
 
 __all__ = [
@@ -315,7 +313,7 @@ def as_framework(function: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
     if not keywords:
         return {}
 
-    refuse(function, keywords, framework_options.FrameworkOptions._fields)
+    refuse(function, keywords, FrameworkOptions._fields)
     return {name: value for name, value in keywords.items() if value is not None}
 
 
@@ -346,7 +344,7 @@ def refuse(function: str, keywords: Mapping[str, Any], known: Sequence[str] = ()
 
 def _with_framework(adapter: Adapter, options: Options, request: Request) -> Options:
     """The options of a request with the keywords that only some frameworks have."""
-    chosen = framework_options.FrameworkOptions(**request.framework)
+    chosen = FrameworkOptions(**request.framework)
     if request.memory_limit is not None:
         chosen.refuse("einsum under a memory_limit=")
     if chosen.preferred_element_type is not None:
