@@ -1,4 +1,4 @@
-"""Autograd: NumPy's arrays, which a box holds while autograd records what is done to them."""
+"""Autograd: NumPy's arrays, which a box holds while autograd records the calls on them."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
 
 
 def computed(request: Request) -> Any:
-    """What a call returns."""
+    """The result of a call."""
     operands = list(request.operands)
     added = None if request.added is request.out else request.added
     inputs = operands if added is None else [*operands, added]

@@ -63,7 +63,7 @@ class _Place(NamedTuple):
 
     Attributes:
         owner, name: the module or class, and the attribute's name.
-        held: what the owner itself holds under that name; None if a class inherits it.
+        held: the value of that name that the owner itself has; None if a class inherits it.
         native: the framework's function.
         ours: its replacement for the process.
         chosen: its replacement for blocks: calls ``ours`` in these, and ``native`` elsewhere.

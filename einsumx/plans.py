@@ -68,7 +68,7 @@ class Plan(Program):
     def peak_bytes(self) -> int:
         """The most bytes allocated at once while the plan runs: operands, intermediates, result, and kernels' buffers.
 
-        This is an upper bound on what the framework allocates, except for buffers of some thousand elements, Python
+        This is an upper bound on what is allocated, except for buffers of some thousand elements, Python
         objects, and the internal memory of BLAS and compilers. Tests on the CPU check that NumPy and PyTorch take no
         more, and at least 85 % of it. Buffers of other frameworks' kernels are unknown and not counted.
 

@@ -83,7 +83,7 @@ class _Term:
 
 
 def _price(step: ChunkedStep) -> int:
-    """What a step costs, rechunks included, in bytes moved."""
+    """The cost of a step, rechunks included, in bytes moved."""
     tasks = step.all_tasks
     if step.is_fusible:
         first = prod([len(chunks) for _, chunks in step.chunks])

@@ -1,4 +1,4 @@
-"""What the tasks of a contraction run on chunks, in the process of the caller or of a worker."""
+"""The functions that the tasks of a contraction run on chunks, in the process of the caller or of a worker."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A pair is one product of two matrices. Its rows are the labels of the first operand that the result has, the batch
 labels among them; its columns are the other labels of the result. The sum runs over all common labels. So a batch of
 products is the product of a matrix with blocks along its diagonal, which costs nothing where it is sparse, and takes no
-loop over the batch. Only what is stored is ever multiplied: no step makes an array with an element for each place.
+loop over the batch. Only stored elements are ever multiplied: no step makes an array with an element for each place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rates of NVIDIA's GPUs, from what a framework tells of a device.
+"""The rates of NVIDIA's GPUs, from a framework's description of a device.
 
 The peaks of a generation are from the tables "Arithmetic Instructions" in the CUDA C++ Programming Guide and from
 NVIDIA's papers on each architecture. How much of a peak kernels reach was fitted to times that others measured on one

@@ -47,7 +47,7 @@ class Recorded(Protocol):
 
 
 class FrameworkOptions(NamedTuple):
-    """Values in the framework's own terms; None for what the framework does by default.
+    """Values in the framework's own terms; None for the framework's default.
 
     They are part of cache keys, so each is hashable.
 

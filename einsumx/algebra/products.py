@@ -74,7 +74,7 @@ def composed_workspace(functions: Semirings, add: str, lhs: Shape, rhs: Shape, d
 def _by_blocks(functions: Semirings, add: str, multiply: str, lhs: Shape, rhs: Shape) -> Product:
     """The product as a broadcast and a reduction, of a block at a time if the framework would make the broadcast array.
 
-    What it computes depends on no values, so that it can be traced and differentiated.
+    Its calls depend on no values, so that it can be traced and differentiated.
     """
 
     def block(left: Array, right: Array) -> Array:

@@ -175,7 +175,7 @@ def total_cost(stage: Stage, run_cost: RunCosts, counts: Sequence[int], sizes: S
 
 
 def _peak(stage: Stage, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
-    """The most bytes alive at once in a run or while its inputs are computed, and the labels of what is alive."""
+    """The most bytes alive at once in a run or while its inputs are computed, and the labels of those arrays."""
     held = [sum([size for _, size in entries]) for entries in stays]
     held_labels = [term for size, term in zip(held, stage.terms) if size]
     total = body.value if stage.loops else 0

@@ -151,7 +151,7 @@ class Search:
         return now
 
     def _kicked(self, now: Blocking, limit: float) -> Blocking:
-        """Leave local optima: cut one label finer, coarsen the others, descend from there, and keep what is faster.
+        """Leave local optima: cut one label finer, coarsen the others, descend from there, and keep the faster one.
 
         This takes no more than a small part of the time of the contraction.
         """

@@ -2,7 +2,7 @@
 
 A tracer that records one graph for many sizes has no numbers for some axes. An adapter puts :data:`UNKNOWN` into the
 shape of a signature for each of them, :func:`~einsumx.ir.bind.bind` names it after its label, and the ops state
-products of such names. When the ops are recorded, :func:`evaluated` replaces names by what the framework has as sizes.
+products of such names. When the ops are recorded, :func:`evaluated` replaces names by the sizes that the framework has.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def names_in(shapes: Iterable[Sequence[Any]]) -> tuple[str, ...]:
 
 
 def evaluated(size: Any, values: Mapping[str, Any]) -> Any:
-    """A size of a plan, from what the framework has as the size of each name.
+    """A size of a plan, from the size that the framework has for each name.
 
     >>> evaluated(6 * Unknown("i"), {"i": 7}), evaluated(5, {})
     (42, 5)

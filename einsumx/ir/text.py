@@ -54,7 +54,7 @@ def plan_text(program: Program, cost: PlanCost) -> str:
 
 
 def assumption(program: Program) -> str:
-    """What the figures of a plan with unknown sizes assume, to follow a text; empty for another plan.
+    """The assumption behind the figures of a plan with unknown sizes, to follow a text; empty for another plan.
 
     >>> import einsumx
     >>> assumption(einsumx.plan("ij,jk->ik", (None, 3), (3, None)))

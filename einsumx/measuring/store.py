@@ -138,8 +138,8 @@ class Row(NamedTuple):
 
     Attributes:
         origin: where it holds.
-        key: what it is about.
-        value: as JSON, or what that was read to.
+        key: its subject.
+        value: as JSON, or as its reader made it.
     """
 
     origin: Origin

@@ -57,7 +57,7 @@ _failures: list[str] = []
 
 
 def _places(adapter: Adapter, device: str) -> list[_Known]:
-    """What is known for a device; for the default one, also for the CPU."""
+    """The findings for a device; for the default one, also those for the CPU."""
     kinds = (device.partition(":")[0],) if device else ("", "cpu")
     return [_known.get((adapter, kind)) or _loaded(adapter, kind) for kind in kinds]
 
@@ -89,7 +89,7 @@ def find(adapter: Adapter, device: str, key: str) -> Finding | None:
 
 
 def _loaded(adapter: Adapter, kind: str) -> _Known:
-    """What is known for a kind of device, with what the store has for it."""
+    """The findings for a kind of device, with those of the store."""
     known = _Known()
     try:
         if _is_kept(adapter) and has_store():

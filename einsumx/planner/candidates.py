@@ -1,6 +1,6 @@
 """The candidates for a contraction: plans that compute the same in different ways, the estimate's choice first.
 
-They differ in the candidate for one step (which operand is on the left, what is copied, whose threads compute it, the
+They differ in the candidate for one step (which operand is on the left, which are copied, whose threads compute it, the
 framework's own einsum), or in the path.
 """
 
@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
 def selected_program(
     equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, setting: Setting, selection: Selection
 ) -> Program:
-    """The program of a selection; what the selection does not say is left to the estimate.
+    """The program of a selection; the estimate makes the other choices.
 
     Raises:
         PathError: its path does not fit the operands.

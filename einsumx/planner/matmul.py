@@ -101,7 +101,7 @@ class Choice(NamedTuple):
         result: the axis order of the product.
         seconds: the estimate, with copies, views, and what brings the result into the order it is needed in.
         is_ready: the result needs no copy before it is used.
-        moved: the elements of what is copied: operands, and the result.
+        moved: the elements of copied arrays: operands, and the result.
         is_looped: each pair of matrices of the batch is a call.
     """
 

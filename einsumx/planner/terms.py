@@ -1,4 +1,4 @@
-"""What the planner knows about the arrays between the ops: their labels and layouts, and how each is used."""
+"""The arrays between the ops as the planner knows them: their labels and layouts, and how each is used."""
 
 from __future__ import annotations
 

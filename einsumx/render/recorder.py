@@ -1,4 +1,4 @@
-"""Arrays that write down what is called on them, and adapters that call them, for :mod:`einsumx.render.source`."""
+"""Arrays that record the calls on them, and adapters that call them, for :mod:`einsumx.render.source`."""
 
 from __future__ import annotations
 

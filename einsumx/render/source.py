@@ -104,7 +104,7 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], shapes: di
 
 
 def _recorded(framework: Adapter, kernel: Callable[..., Code], arrays: Sequence[Code]) -> Code:
-    """What a kernel calls on arrays."""
+    """The calls of a kernel on arrays."""
     try:
         return kernel(*arrays)
     except EinsumxError:

@@ -1,1 +1,1 @@
-"""From a call to something that runs: what is planned once, kept, and executed."""
+"""From a call to its result: plans are made once, kept, and executed."""

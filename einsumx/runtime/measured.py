@@ -24,7 +24,7 @@ _MOST_OPERANDS = 32
 
 
 def found(contraction: Contraction, sized: SizedEquation, setting: Setting) -> Finding | None:
-    """What the wisdom has for a contraction."""
+    """The finding of the wisdom for a contraction."""
     key = _key(contraction, sized, setting)
     return None if key is None else wisdom.find(contraction.adapter, contraction.device, key)
 

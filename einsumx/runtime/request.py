@@ -192,7 +192,7 @@ def names_as_sublists(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...]
 
 
 def _check_sublists(sublists: Sequence[Any], output: Any) -> None:
-    """Raise the error that describes what is wrong with sublists."""
+    """Raise the error for malformed sublists."""
     parse.parse_sublists(sublists, output)
 
 

@@ -319,7 +319,7 @@ def _check_fits(
         first: the signature of the first operand.
         out: the signature of ``out``.
         casting: NumPy's rule.
-        result: the dtype of what is written.
+        result: the dtype of the values to write.
     """
     _, shape, dtype, *_ = out
     if not sizes.may_be_equal(shape, program.shape):

@@ -1,4 +1,4 @@
-"""Plans as JSON text: what a plan is made from, and the ops that it has for readers.
+"""Plans as JSON text: the values that make a plan, and its ops for readers.
 
 Reading plans again from the same values, so nothing in a text is run. Other ops than those in the text are the sign
 of another version, or of a text that somebody changed.
@@ -53,7 +53,7 @@ class _Plan:
         equation, named, backend, device, operands, path, dtype, choices: as in a program.
         accumulate: the dtype of products and sums, if that was asked for.
         semiring: None for plus and times.
-        rates: those of the machine that planned, where they differ from what the backend declares.
+        rates: those of the machine that planned, where they differ from those that the backend declares.
         ops: those of the program, for readers.
     """
 

@@ -58,7 +58,7 @@ class Workload:
 
 
 class Scheduler:
-    """Runs a contraction in threads of the caller's process; subclasses override what differs for others."""
+    """Runs a contraction in threads of the caller's process; subclasses adapt it to others."""
 
     def __init__(self, executor: Any, workers: int, work: Workload) -> None:
         self.executor, self.workers = executor, workers

@@ -69,7 +69,7 @@ class Target:
         raise NotImplementedError
 
     def update(self, box: Box, block: Array, factors: Factors) -> None:
-        """Write a multiple of a block plus a multiple of what is there."""
+        """Write a multiple of a block plus a multiple of the values there."""
         raise NotImplementedError
 
     def cut_anew(self) -> None:
@@ -117,7 +117,7 @@ class _Fresh(Target):
         adapter.synchronize(self._result)  # the block may be in memory of another thread's stream
 
     def shift(self, box: Box, exponent: int) -> None:
-        """Multiply a block that is there by ``2**exponent``."""
+        """Multiply a written block by ``2**exponent``."""
         box = box[::-1] if self._is_transposed else box
         block = times_power(self._adapter, self._blocks.part(self._result, box), exponent)
         self._result = self._blocks.put(self._result, box, block)
@@ -247,7 +247,7 @@ class _Late(Target):
 
 
 class _Updated(Target):
-    """Another target: a multiple of each block is added to a multiple of what is there, to each element once.
+    """Another target: a multiple of each block is added to a multiple of the values there, to each element once.
 
     If memory runs out, a plan with other blocks may compute elements again that were added to before.
     """

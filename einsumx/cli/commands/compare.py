@@ -223,7 +223,7 @@ def _row_data(row: Row) -> dict[str, Any]:
 
 
 def print_comparison(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
-    """Print the problems, warnings, a table of the measurements, what is absent, a summary, and what to try next."""
+    """Print the problems, warnings, a table of the measurements, absent frameworks, a summary, and what to try next."""
     out = console()
     width = max(len(problem.equation) for problem in problems)
     for problem in problems:
@@ -341,7 +341,7 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
 
 
 def _summary(rows: Sequence[Measured]) -> str:
-    """What einsumx gains on each framework, in the rows that are conclusive."""
+    """The gain of einsumx on each framework, in the rows that are conclusive."""
     clear = [row for row in rows if row.verdict != "not conclusive"]
     if not clear:
         return "Not conclusive: the machine was busy in every row."

@@ -155,7 +155,7 @@ def print_profile(measured: Profile) -> None:
 
 
 def _remarks(measured: Profile) -> Iterator[str]:
-    """What the roofline is, and why times may not add up or exceed the roofline."""
+    """How to read the roofline, and why times may not add up or exceed the roofline."""
     rates = measured.rates
     memory = quantity(max(rates.stream, rates.copy), "B")
     yield "Roofline: the least time for arithmetic or memory, whichever takes longer, at"
