@@ -14,7 +14,7 @@ from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Path
 from einsumx.ir.records import record
-from einsumx.ir.text import quantity, shape_text
+from einsumx.ir.text import in_columns, quantity, shape_text, types_text
 
 __all__ = [
     "ChunkedOperand",
@@ -284,24 +284,17 @@ def chunked_text(program: ChunkedProgram) -> str:
     """A header, then a line for each operand, each change of chunks, each step and the result, and the totals."""
     names = tuple(map(visible, label_names(program.equation)))
     shapes = " ".join(shape_text(shape) for shape in program.equation.shapes)
-    inputs = list(dict.fromkeys(operand.dtype for operand in program.operands))
-    types = "/".join(inputs) if inputs == [program.dtype] else f"{'/'.join(inputs)} -> {program.dtype}"
+    types = types_text([operand.dtype for operand in program.operands], program.dtype)
     lines = [
         (f"operand %{number}", f"{_count(operand.chunks)} of {_sizes(operand.chunks)}, {quantity(operand.nbytes, 'B')}")
         for number, operand in enumerate(program.operands)
     ]
     for number, step in enumerate(program.steps, len(program.operands)):
         lines += _step_lines(step, number, names)
-    lines.append(
-        (
-            "result",
-            f"{shape_text(program.shape)} {program.dtype} in {_count(program.chunks)} of {_sizes(program.chunks)}",
-        )
-    )
-    lines += totals(program).items()
-    width = max(len(name) for name, _ in lines)
-    body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{visible(program.equation.text)}  {shapes}  {types} on dask{visible(program.algebra.text)}\n{body}"
+    result = f"{shape_text(program.shape)} {program.dtype} in {_count(program.chunks)} of {_sizes(program.chunks)}"
+    lines += [("result", result), *totals(program).items()]
+    where = f"dask{visible(program.algebra.text)}"
+    return f"{visible(program.equation.text)}  {shapes}  {types} on {where}\n{in_columns(lines)}"
 
 
 def totals(program: ChunkedProgram) -> dict[str, str]:

@@ -9,7 +9,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.errors import excerpt, visible
 from einsumx.ir.bind import label_names
-from einsumx.ir.text import duration, quantity, shape_text
+from einsumx.ir.text import duration, in_columns, place_text, quantity, shape_text
 from einsumx.log import log
 
 __all__ = ["blocked_text", "log_blocks", "stage_lines"]
@@ -33,8 +33,7 @@ def blocked_text(program: BlockedProgram) -> str:
     equation, cut = program.equation, program.blocking
     names = tuple(map(visible, label_names(equation)))
     shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
-    where = f"{program.backend} ({program.device})" if program.device else program.backend
-    where += program.algebra.text
+    where = place_text(program.backend, program.device) + program.algebra.text
     lines = []
     for label in cut.order:
         size, count = equation.sizes[label], cut.counts[label]
@@ -52,9 +51,7 @@ def blocked_text(program: BlockedProgram) -> str:
         lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
     lines.append(("peak memory", f"{quantity(program.peak_bytes, 'B')} of the limit of {quantity(program.limit, 'B')}"))
     lines.append(("time", f"{duration(program.seconds)} expected"))
-    width = max(len(name) for name, _ in lines)
-    body = "\n".join(f"  {name:<{width}}  {remark}" for name, remark in lines)
-    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where} in blocks\n{body}"
+    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where} in blocks\n{in_columns(lines)}"
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:

@@ -7,7 +7,8 @@ products of such names. When the ops are recorded, :func:`evaluated` replaces na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
     _Number = int
 else:
     _Number = object  # without __index__: a size that reaches the framework by mistake is an error, not a wrong number
+
+
+def _estimated(operation: Callable[[Any, Any], Any], *, from_right: bool = False) -> Any:
+    """A method of :class:`Unknown`: the operation on numbers for estimates, with the other number on the right."""
+
+    def method(self: Unknown, other: Any) -> Any:
+        here, there = self.assumed, assumed(other)
+        return operation(there, here) if from_right else operation(here, there)
+
+    return method
 
 
 @final
@@ -102,43 +113,13 @@ class Unknown(_Number):
     def __abs__(self) -> Any:
         return Unknown(*self.names, times=abs(self.times))
 
-    def __add__(self, other: Any) -> Any:
-        return self.assumed + assumed(other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self.assumed - assumed(other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return other - self.assumed
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.assumed / assumed(other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return other / self.assumed
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self.assumed // assumed(other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return other // self.assumed
-
-    def __mod__(self, other: Any) -> Any:
-        return self.assumed % assumed(other)
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.assumed < assumed(other))
-
-    def __le__(self, other: Any) -> bool:
-        return bool(self.assumed <= assumed(other))
-
-    def __gt__(self, other: Any) -> bool:
-        return bool(self.assumed > assumed(other))
-
-    def __ge__(self, other: Any) -> bool:
-        return bool(self.assumed >= assumed(other))
+    __add__ = __radd__ = _estimated(operator.add)
+    __sub__, __rsub__ = _estimated(operator.sub), _estimated(operator.sub, from_right=True)
+    __truediv__, __rtruediv__ = _estimated(operator.truediv), _estimated(operator.truediv, from_right=True)
+    __floordiv__, __rfloordiv__ = _estimated(operator.floordiv), _estimated(operator.floordiv, from_right=True)
+    __mod__ = _estimated(operator.mod)
+    __lt__, __le__ = _estimated(operator.lt), _estimated(operator.le)
+    __gt__, __ge__ = _estimated(operator.gt), _estimated(operator.ge)
 
 
 def _made(names: tuple[str, ...], times: int) -> Unknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from logging import DEBUG
 from math import prod
 
@@ -21,13 +22,16 @@ __all__ = [
     "brief_text",
     "call_text",
     "duration",
+    "in_columns",
     "operand_text",
+    "place_text",
     "plan_text",
     "quantity",
     "remark_text",
     "shape_text",
     "summary",
     "tell_plan",
+    "types_text",
 ]
 
 
@@ -42,15 +46,38 @@ def plan_text(program: Program, cost: PlanCost) -> str:
       result %3                (4,2) float32
     """
     shapes = " ".join(operand_text(operand) for operand in program.operands)
-    inputs = list(dict.fromkeys(operand.dtype for operand in program.operands))
-    types = "/".join(inputs) if inputs == [program.dtype] else f"{'/'.join(inputs)} -> {program.dtype}"
-    where = f"{program.backend} ({program.device})" if program.device else program.backend
+    types = types_text([operand.dtype for operand in program.operands], program.dtype)
+    where = place_text(program.backend, program.device)
     lines = [(f"%{op.out} = {call_text(op)}", remark_text(op, entry)) for op, entry in zip(program.ops, cost.ops)]
     lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
-    width = max(len(call) for call, _ in lines)
-    body = "\n".join(f"  {call:<{width}}  {remark}".rstrip() for call, remark in lines)
-    where += program.algebra.text
-    return f"{visible(program.written)}  {shapes}  {types} on {where}{assumption(program)}\n{body}"
+    where += program.algebra.text + assumption(program)
+    return f"{visible(program.written)}  {shapes}  {types} on {where}\n{in_columns(lines)}"
+
+
+def types_text(inputs: Iterable[str], dtype: str) -> str:
+    """The dtypes of the operands, each once, and that of the result if it is another one.
+
+    >>> types_text(["int8", "float32", "int8"], "float32"), types_text(["int8"], "int8")
+    ('int8/float32 -> float32', 'int8')
+    """
+    each = list(dict.fromkeys(inputs))
+    return dtype if each == [dtype] else f"{'/'.join(each)} -> {dtype}"
+
+
+def place_text(backend: str, device: str) -> str:
+    """A backend, and the device if it is known."""
+    return f"{backend} ({device})" if device else backend
+
+
+def in_columns(lines: Sequence[tuple[str, str]], indent: str = "  ") -> str:
+    """Lines of two columns.
+
+    >>> print(in_columns([("a", "x"), ("bcd", "y")], ""))
+    a    x
+    bcd  y
+    """
+    width = max(len(first) for first, _ in lines)
+    return "\n".join(f"{indent}{first:<{width}}  {second}".rstrip() for first, second in lines)
 
 
 def assumption(program: Program) -> str:

@@ -17,7 +17,7 @@ from einsumx.errors import EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Operand
-from einsumx.ir.text import summary
+from einsumx.ir.text import in_columns, summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
 from einsumx.runtime.prepare import accumulator, result_dtype, sized_equation
 from einsumx.runtime.request import Request
@@ -199,8 +199,7 @@ def _totals(plan: Plan, optimize: str) -> str:
     choice = choice_text(plan, optimize)
     if choice != ESTIMATED:
         totals["choice"] = choice
-    width = max(map(len, totals))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in totals.items())
+    return in_columns(list(totals.items()), "")
 
 
 def _plan_data(plan: Plan, optimize: str) -> dict[str, Any]:
