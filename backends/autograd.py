@@ -13,6 +13,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.rates import Rates
+from einsumx.adapters.traits import BLAS
 from einsumx.backends.numpy.adapter import ADAPTER as NUMPY
 from einsumx.backends.numpy.adapter import NumpyNames
 from einsumx.dtypes import itemsize
@@ -46,7 +47,7 @@ class AutogradAdapter(Adapter):
     device_kinds = ("cpu",)
     cpu = replace(
         NUMPY.cpu,
-        matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128"}),
+        matmul_dtypes=BLAS,
         exact_products=(),
         wide_products=(),
         pool_products=frozenset(),

@@ -11,6 +11,7 @@ __all__ = [
     "FLOATS",
     "NAMED",
     "Casting",
+    "adopts",
     "arithmetic",
     "can_cast",
     "check_casting",
@@ -48,6 +49,15 @@ NAMED = tuple(_KNOWN)
 _SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
 _EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
 _KINDS = "buifcO"
+
+
+def adopts(dtype: str, scalar: type) -> bool:
+    """Whether a Python scalar of a type gets the dtype of the arrays next to it, because that has its kind of number.
+
+    >>> adopts("int8", int), adopts("int8", float)
+    (True, False)
+    """
+    return kind(dtype) in {bool: "biufc", int: "iufc", float: "fc", complex: "c"}[scalar]
 
 
 @lru_cache(maxsize=256)

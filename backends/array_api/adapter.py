@@ -14,7 +14,7 @@ from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import HALVES, INTEGERS, Traits
+from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, SizeError
 from einsumx.host.free_memory import is_out_of_memory
@@ -24,7 +24,7 @@ from einsumx.ir.sizes import is_known
 
 __all__ = ["ADAPTER", "ArrayApiAdapter", "ArrayApiSemirings"]
 
-_INEXACT = frozenset({"float32", "float64", "complex64", "complex128"}) | HALVES
+_INEXACT = BLAS | HALVES
 _DTYPES = INTEGERS | _INEXACT | {"bool"}
 
 # The standard does not define strides. Its matrix_transpose is a view in the libraries that have views, and matmul

@@ -17,7 +17,7 @@ from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own, say_native
-from einsumx.adapters.traits import HALVES, INTEGERS, Traits
+from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.dtypes import itemsize, kind
@@ -32,7 +32,7 @@ from einsumx.runtime.request import array_places
 
 __all__ = ["ADAPTER", "JaxAdapter"]
 
-_NUMBERS = frozenset({"float32", "float64", "complex64", "complex128"}) | HALVES | INTEGERS
+_NUMBERS = BLAS | HALVES | INTEGERS
 
 _WIDE = frozenset({"int32", "int64", "uint32", "uint64"})
 """Integers in which products sum narrower ones without casting them first, as accelerators have units for that."""

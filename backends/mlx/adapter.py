@@ -18,7 +18,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.backends.mlx.choices import integer_workspace, workspace
-from einsumx.dtypes import kind, wrapped
+from einsumx.dtypes import adopts, kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
@@ -28,9 +28,6 @@ from einsumx.ir.program import Operand
 __all__ = ["ADAPTER", "TRAITS", "MlxAdapter"]
 
 _FLOATS = frozenset({"float32", "float64", "complex64"}) | HALVES
-
-_ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
-"""The kinds of dtype that each type of Python scalar adopts."""
 
 _DEFAULTS = {int: "int32", float: "float32", complex: "complex64"}
 """The dtype of a Python scalar that changes the kind of a result."""
@@ -187,7 +184,7 @@ class MlxAdapter(Adapter):
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if like is None or not isinstance(value, int | float | complex):
             return self.xp.array(value)
-        if kind(dtype) not in _ADOPTED[type(value)]:
+        if not adopts(dtype, type(value)):
             dtype = _DEFAULTS[type(value)]
         if kind(dtype) in "iu" and wrapped(int(value.real), dtype) != value:
             raise BackendError(f"mlx converts no {shown(value)} to {dtype}, the dtype of the arrays; pass dtype=")

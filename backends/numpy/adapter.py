@@ -16,7 +16,7 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAccess, Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import INTEGERS, Traits
+from einsumx.adapters.traits import BLAS, INTEGERS, Traits
 from einsumx.dtypes import kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
@@ -38,7 +38,7 @@ TRAITS = Traits(
     matmul_through=(("bool", "float32"),),
     exact_products=(("float32", 24),),  # the kernel of longer sums cuts them into blocks
     wide_products=(("int8", "int32"), ("uint8", "int32")),
-    pool_products=frozenset({"float32", "float64", "complex64", "complex128"}),
+    pool_products=BLAS,
     widen=(("float16", "float32"),),
     long_side="in order",
     native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | INTEGERS,

@@ -17,7 +17,7 @@ from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAcces
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
-from einsumx.adapters.traits import HALVES, Traits
+from einsumx.adapters.traits import BLAS, HALVES, Traits
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, WIDER, adopted, is_number, promoted, workspace
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, EquationError, SizeError, shown
@@ -34,8 +34,6 @@ else:
 
 __all__ = ["ADAPTER", "TRAITS", "PaddleAdapter"]
 
-_FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
-
 TRAITS = Traits(
     strided=False,
     views=False,
@@ -44,7 +42,7 @@ TRAITS = Traits(
     dots_by_sum=True,
     multiply_broadcasts=True,
     dtypes=DTYPES,
-    matmul_dtypes=_FLOATS | INTEGERS,
+    matmul_dtypes=BLAS | INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
     wide_sum=HALVES,
@@ -52,7 +50,7 @@ TRAITS = Traits(
 )
 
 # Paddle multiplies matrices of integers in float32. On the CPU, NumPy does it.
-ELSEWHERE = replace(TRAITS, matmul_dtypes=_FLOATS)
+ELSEWHERE = replace(TRAITS, matmul_dtypes=BLAS)
 
 
 class PaddleBlocks(BlockAccess):

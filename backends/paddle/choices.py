@@ -9,7 +9,7 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.traits import HALVES
-from einsumx.dtypes import itemsize, kind
+from einsumx.dtypes import adopts, itemsize, kind
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul, Multiply, Op
 from einsumx.ir.program import Operand
@@ -24,9 +24,6 @@ DTYPES = frozenset({"bool", "float32", "float64", "complex64", "complex128", *IN
 
 WIDER = {"int8": "int32", "uint8": "int32", "int16": "int32", "float16": "float32", "bfloat16": "float32"}
 """Dtypes whose products Paddle lacks, on the CPU at least, and those whose products give the same after a cast."""
-
-_ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
-"""The kinds of dtype that each type of Python scalar adopts."""
 
 
 def is_number(size: Any) -> bool:
@@ -53,7 +50,7 @@ def promoted(first: str, second: str) -> str:
 
 def adopted(dtype: str, scalar: type) -> str:
     """The dtype of a Python scalar of that type next to tensors of ``dtype``."""
-    if kind(dtype) in _ADOPTED[scalar]:
+    if adopts(dtype, scalar):
         return dtype
     if scalar is int:
         return "int64"

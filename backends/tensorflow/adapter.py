@@ -13,7 +13,7 @@ from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAcces
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
-from einsumx.adapters.traits import HALVES, INTEGERS, Traits
+from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, SizeError, shown
@@ -33,8 +33,7 @@ else:
 
 __all__ = ["ADAPTER", "TRAITS", "TensorflowAdapter"]
 
-_FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
-_DTYPES = _FLOATS | HALVES | INTEGERS | {"bool"}
+_DTYPES = BLAS | HALVES | INTEGERS | {"bool"}
 
 _THROUGH = {
     "bool": "float32",
@@ -52,7 +51,7 @@ TRAITS = Traits(
     transpose_flags=True,
     multiply_broadcasts=True,
     dots_by_sum=True,
-    matmul_dtypes=_FLOATS | HALVES | {"int32", "int64"},
+    matmul_dtypes=BLAS | HALVES | {"int32", "int64"},
     matmul_through=tuple(_THROUGH.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
     wide_matmul=HALVES,

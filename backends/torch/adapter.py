@@ -18,7 +18,7 @@ from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
-from einsumx.adapters.traits import HALVES, Traits
+from einsumx.adapters.traits import BLAS, HALVES, Traits
 from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.backends.torch.choices import (
     INTEGERS,
@@ -30,7 +30,7 @@ from einsumx.backends.torch.choices import (
     product_workspace,
 )
 from einsumx.backends.torch.semirings import PublicSemirings, TorchSemirings
-from einsumx.dtypes import kind, wrapped
+from einsumx.dtypes import adopts, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
@@ -53,14 +53,10 @@ else:
 
 __all__ = ["ADAPTER", "TorchAdapter", "einsum"]
 
-_FLOATS = frozenset({"float32", "float64", "complex64", "complex128"})
-_DTYPES = frozenset({"bool", "complex32", *_FLOATS, *HALVES, *INTEGERS, *SIGNED})
+_DTYPES = frozenset({"bool", "complex32", *BLAS, *HALVES, *INTEGERS, *SIGNED})
 
 _LARGE = 3e38
 """Less than the largest number in float32."""
-
-_ADOPTED = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}
-"""The kinds of dtype that each type of Python scalar adopts."""
 
 # Products of half precision are computed in float32 on the CPU. oneDNN would accumulate in float32, but only on
 # processors with instructions for it; on others torch's own loop is up to a hundred times slower than casts and sgemm.
@@ -69,7 +65,7 @@ CPU = Traits(
     tiny_matmul=400,  # torch multiplies such matrices in loops of its own, and larger ones by BLAS
     long_side="left",
     dtypes=_DTYPES,
-    matmul_dtypes=_FLOATS | INTEGERS,
+    matmul_dtypes=BLAS | INTEGERS,
     matmul_through=(("bool", "float32"), *SIGNED.items()),
     # torch.set_float32_matmul_precision("medium") rounds the factors of float32 products to bfloat16, which has 8 bits.
     exact_products=(("float32", 8), ("float64", 53)),
@@ -83,7 +79,7 @@ CPU = Traits(
 # round partial sums (torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction). They do not multiply integers.
 ACCELERATOR = replace(
     CPU,
-    matmul_dtypes=_FLOATS | HALVES,
+    matmul_dtypes=BLAS | HALVES,
     matmul_through=(("bool", "float32"),),
     wide_products=(),
     wide_matmul=HALVES,
@@ -93,7 +89,7 @@ ACCELERATOR = replace(
 )
 
 # The kernel multiplies integers as digits in float64, which other accelerators lack.
-CUDA = replace(ACCELERATOR, matmul_dtypes=_FLOATS | HALVES | INTEGERS, matmul_through=CPU.matmul_through)
+CUDA = replace(ACCELERATOR, matmul_dtypes=BLAS | HALVES | INTEGERS, matmul_through=CPU.matmul_through)
 
 
 class TorchBlocks(BlockAccess):
@@ -209,7 +205,7 @@ class TorchOut(OutAccess):
             (out if beta == 1 else out.mul_(beta)).add_(result, alpha=alpha)
 
     def product_into(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., None] | None:
-        product = self.adapter._kernels.product_into(*shapes) if dtype in _FLOATS else None
+        product = self.adapter._kernels.product_into(*shapes) if dtype in BLAS else None
         if product is None:
             return None
 
@@ -394,7 +390,7 @@ class TorchAdapter(Adapter):
         if isinstance(value, list | tuple):
             return self.xp.as_tensor(value, device=like.device)
         target = self.dtype(dtype)
-        if kind(dtype) not in _ADOPTED[type(value)]:
+        if not adopts(dtype, type(value)):
             # As in torch, a Python scalar only changes the result to another kind of number, in its default dtype.
             target = self.xp.result_type(self.xp.empty(1, dtype=target), value)
         try:

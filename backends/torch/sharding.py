@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.replacement import as_error_of, own, say_native
+from einsumx.adapters.traits import BLAS
 from einsumx.adapters.typing import FrameworkOptions
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.errors import BackendError
@@ -28,7 +29,7 @@ __all__ = ["ADAPTER", "ShardedAdapter"]
 torch: Any = import_module("torch")
 dtensor: Any = import_module("torch.distributed.tensor")
 
-_SAME_RULES = frozenset({"float32", "float64", "complex64", "complex128"})
+_SAME_RULES = BLAS
 """The dtypes in which torch's own einsum follows einsumx's rules."""
 
 

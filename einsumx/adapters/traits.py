@@ -13,10 +13,13 @@ from einsumx.dtypes import NAMED, kind
 from einsumx.ir.cost import LongSide
 from einsumx.ir.records import record
 
-__all__ = ["HALVES", "INTEGERS", "MatrixLayout", "Traits"]
+__all__ = ["BLAS", "HALVES", "INTEGERS", "MatrixLayout", "Traits"]
 
 MatrixLayout: TypeAlias = Literal["strided", "contiguous", "C"]
 """Which matrices are read without a copy; see :meth:`Traits.layout`."""
+
+BLAS = frozenset({"float32", "float64", "complex64", "complex128"})
+"""The dtypes of BLAS."""
 
 INTEGERS = frozenset(name for name in NAMED if kind(name) in "iu")
 HALVES = frozenset({"float16", "bfloat16"})
