@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.ir.bind import SizedEquation
 
-__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "beside", "blocking", "total_cost"]
+__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "beside", "blocking", "landed_bytes", "total_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,8 @@ class Cost(NamedTuple):
         reads: operands, and how often each is read from end to end.
         peak: the most bytes alive at once in a run.
         value: bytes of its value.
-        kept: the arrays that stay for its next run.
+        inputs: the costs of the inputs that are stages, by place.
+        stays: what each input keeps alive, by place.
         tight: the labels of the arrays alive at its peak.
         ahead: the most bytes that are read for the next run of a stage during one.
         early: the labels of those.
@@ -127,10 +128,15 @@ class Cost(NamedTuple):
     reads: tuple[tuple[int, int], ...]
     peak: int
     value: int
-    kept: Kept
+    inputs: Mapping[int, Cost]
+    stays: Sequence[Kept]
     tight: frozenset[int]
     ahead: int
     early: frozenset[int]
+
+    def kept(self, stage: Stage) -> Kept:
+        """The arrays that stay for the next run of its stage."""
+        return [(depth, size) for depth, size in chain(*self.stays) if depth < len(stage.nest) and size]
 
 
 RunCosts: TypeAlias = Callable[[Stage, Sequence[int]], RunCost]
@@ -153,7 +159,7 @@ def total_cost(stage: Stage, run_cost: RunCosts, counts: Sequence[int], sizes: S
             reading += part.reading
             handing += part.handing
             reads += part.reads
-            stays.append([(depth, part.value), *part.kept])
+            stays.append([(depth, part.value), *part.kept(source)])
             continue
         size = body.read[place]
         times = prod([counts[label] for label in stage.nests[place]])
@@ -170,8 +176,7 @@ def total_cost(stage: Stage, run_cost: RunCosts, counts: Sequence[int], sizes: S
         if place in inputs and inputs[place].ahead > ahead:
             ahead, early = inputs[place].ahead, inputs[place].early
     peak, tight = _peak(stage, body, inputs, stays)
-    kept = tuple([(depth, size) for depth, size in chain(*stays) if depth < len(stage.nest) and size])
-    return Cost(seconds, reading, handing, tuple(reads), peak, body.value, kept, tight, ahead, early)
+    return Cost(seconds, reading, handing, tuple(reads), peak, body.value, inputs, stays, tight, ahead, early)
 
 
 def _peak(stage: Stage, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
@@ -206,6 +211,12 @@ def beside(stage: Stage, number: int, stays: Sequence[Kept], total: int) -> int:
     return alive + total if depth > len(stage.nest) else alive
 
 
+def landed_bytes(root: Stage, cost: Cost, landing: ResultFootprint, block: int) -> int:
+    """Bytes alive while a block of the result, of so many elements, is written."""
+    copies = landing.copied * block + (0 if root.nest else landing.whole)
+    return cost.value + sum([size for _, size in cost.kept(root)]) + copies
+
+
 def blocking(
     root: Stage,
     run_cost: RunCosts,
@@ -224,8 +235,7 @@ def blocking(
     cost = total_cost(root, run_cost, counts, largest)
     ahead = cost.ahead if read_ahead else 0
     block = prod([largest[label] for label in root.output])
-    landed = cost.value + sum([size for _, size in cost.kept]) + landing.copied * block
-    landed += 0 if root.nest else landing.whole
+    landed = landed_bytes(root, cost, landing, block)
     peak = max(cost.peak, landed) + (landing.cut if root.nest else 0)
     peak += landing.waiting * block + landing.beside + ahead
     tight = cost.tight if cost.peak >= landed and not landing.waiting else cost.tight.union(root.output)

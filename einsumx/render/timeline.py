@@ -12,7 +12,7 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.cost import Cost, RunCost, beside, total_cost
+from einsumx.blocked.cost import Cost, beside, landed_bytes, total_cost
 from einsumx.blocked.estimate import axis_labels
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stage_cost import StageCost, StageCostModel
@@ -253,10 +253,9 @@ class _BlockedRows:
     def add_all(self) -> None:
         """Add the rows of all stages and of the result."""
         root, landing = self._program.blocking.root, self._program.landing
-        slot, axes = self._add_stage(root, 0)
-        cost = self._cost(root)
-        held = cost.value + sum(size for _, size in cost.kept) + landing.copied * self._block
-        held += 0 if root.nest else landing.whole
+        cost = total_cost(root, lambda stage, sizes: self._stage_cost(stage).exact(sizes), self._counts, self._sizes)
+        slot, axes = self._add_stage(root, cost, 0)
+        held = landed_bytes(root, cost, landing, self._block)
         call, array, access = f"result %{slot}", _array(cost.value, self._program.dtype), "stored in the result"
         row = PictureRow(-1, "result", call, axes, array, access, held, (slot,))
         self._add(row, root.nest, self.rows[-1].stage)
@@ -265,25 +264,25 @@ class _BlockedRows:
         times = prod(self._counts[label] for label in loops)
         self.rows.append(replace(row, work=row.work * times, times=times, stage=stage))
 
-    def _add_stage(self, stage: Stage, outside: int) -> tuple[int, str]:
+    def _add_stage(self, stage: Stage, cost: Cost, outside: int) -> tuple[int, str]:
         """Add the rows of a stage and of the stages that it depends on. Returns the slot of its value and its axes.
 
         Args:
             stage: a stage of the contraction.
+            cost: that of its value.
             outside: bytes that other stages hold at the same time.
         """
         stage_cost = self._stage_cost(stage)
         body, exact = stage_cost.program(self._sizes), stage_cost.exact(self._sizes)
         axes = _AxisNames(axis_labels(body, stage.terms, stage.output, self._sizes), self._names, self._sizes)
-        inputs = [self._held(stage, exact.read, place) for place in range(len(stage.inputs))]
         total = exact.value if stage.loops else 0
         slots: dict[int, int] = {}
         blocks: list[tuple[int, int]] = []  # the places of operands, and bytes while each is read
         for number, place in enumerate(stage.order):
             source = stage.inputs[place]
-            around = outside + beside(stage, number, inputs, total)
+            around = outside + beside(stage, number, cost.stays, total)
             if isinstance(source, Stage):
-                slots[place], _ = self._add_stage(source, around)
+                slots[place], _ = self._add_stage(source, cost.inputs[place], around)
             else:
                 slots[place] = source
                 blocks.append((place, around + exact.read[place]))
@@ -294,9 +293,9 @@ class _BlockedRows:
             access = "in place" if self._program.in_place[slot] else "read"
             row = PictureRow(slot, "operand", call, axes.text(place, operand.shape), array, access, held)
             self._add(row, stage.nests[place], text)
-        alive = outside + total + sum(size for kept in inputs for _, size in kept)
-        cost = program_cost(body, self._model.adapter)
-        for op, entry, held in zip(body.ops, cost.ops, in_use(body, cost.ops)):
+        alive = outside + total + sum(size for kept in cost.stays for _, size in kept)
+        entries = program_cost(body, self._model.adapter).ops
+        for op, entry, held in zip(body.ops, entries, in_use(body, entries)):
             slots[op.out] = next(self._slots)
             row = _op_row(op.renamed(slots), entry, axes.of(op, entry.shape), alive + held)
             self._add(row, stage.inside, text)
@@ -308,20 +307,6 @@ class _BlockedRows:
             row = PictureRow(slot, "work", call, written, array, additions, alive + exact.value, (part,))
             self._add(row, stage.inside, text)
         return slot, written
-
-    def _held(self, stage: Stage, read: Sequence[int], place: int) -> list[tuple[int, int]]:
-        """The loop depth and the bytes of an input, and of each value kept for it."""
-        source, depth = stage.inputs[place], len(stage.nests[place])
-        if not isinstance(source, Stage):
-            return [(depth, read[place])]
-        cost = self._cost(source)
-        return [(depth, cost.value), *cost.kept]
-
-    def _cost(self, stage: Stage) -> Cost:
-        return total_cost(stage, self._run_cost, self._counts, self._sizes)
-
-    def _run_cost(self, stage: Stage, sizes: Sequence[int]) -> RunCost:
-        return self._stage_cost(stage).exact(sizes)
 
     def _stage_cost(self, stage: Stage) -> StageCost:
         if stage not in self._stage_costs:
