@@ -1,14 +1,15 @@
 """Modules that are imported when first used, to keep ``import einsumx`` fast.
 
 Python runs signal handlers in the main thread, between any two instructions. If that thread were importing a module, a
-handler that calls einsum would find it with half of its names. Therefore another thread imports for the main thread,
-which waits, and a call of a handler waits in the same way.
+handler that calls einsum would find it with half of its names. Therefore, in a program with handlers of its own,
+another thread imports for the main thread, which waits, and a call of a handler waits in the same way.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+from _signal import default_int_handler, getsignal, valid_signals  # type: ignore[import-not-found]
 from _thread import allocate_lock, get_ident, start_new_thread
 from importlib import import_module
 from threading import main_thread
@@ -55,10 +56,15 @@ def imported(name: str) -> ModuleType:
     Decimal('0.5')
     """
     module = _finished(name)
-    if module is None and get_ident() == main_thread().ident and not sys.is_finalizing():
+    if module is None and get_ident() == main_thread().ident and _has_handlers() and not sys.is_finalizing():
         _import_elsewhere(name)
         module = _finished(name)
     return _import(name) if module is None else module  # an error of the other thread is raised here again
+
+
+def _has_handlers() -> bool:
+    """Whether a signal may call a function of the program. Python's own for Ctrl-C only raises an exception."""
+    return any(callable(handler) and handler is not default_int_handler for handler in map(getsignal, valid_signals()))
 
 
 def _import_elsewhere(name: str) -> None:
