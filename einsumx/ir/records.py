@@ -1,7 +1,7 @@
 """``record``: immutable dataclasses that share their methods.
 
 The standard decorator compiles methods for each class, which takes half a millisecond. The first call of a process
-makes some thirty classes.
+makes some thirty classes. Constructors of the numbers of fields that operands, ops and programs have are templates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -45,6 +46,12 @@ def record(cls: _Class) -> _Class:
     made.__signature__ = _Signature()
     made._is_checked = hasattr(made, "__post_init__")
     made._defaults = () if MISSING in defaults else tuple(defaults)  # a factory makes a value for each record
+    template = _TEMPLATES.get(len(made.__match_args__))
+    if template is not None and not made._is_checked and "__init__" not in cls.__dict__:
+        code = template.__code__.replace(co_varnames=("self", *made.__match_args__))
+        puts = {f"_put{place}": put for place, put in enumerate(made._setters)}
+        made.__init__ = FunctionType(code, puts, "__init__", made._defaults)
+        made.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
     return made  # type: ignore[no-any-return]
 
 
@@ -85,6 +92,64 @@ class _Methods:
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
         return type(self), tuple([getattr(self, each.name) for each in fields(self)])
+
+
+_put0 = _put1 = _put2 = _put3 = _put4 = _put5 = _put6 = _put7 = _put8 = _put9 = _put10 = _put11 = cast(Any, None)
+"""In the constructors below, the functions that fill the slots of a class."""
+
+
+def _three(self: Any, a: Any, b: Any, c: Any) -> None:
+    _put0(self, a)
+    _put1(self, b)
+    _put2(self, c)
+
+
+def _four(self: Any, a: Any, b: Any, c: Any, d: Any) -> None:
+    _put0(self, a)
+    _put1(self, b)
+    _put2(self, c)
+    _put3(self, d)
+
+
+def _five(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
+    _put0(self, a)
+    _put1(self, b)
+    _put2(self, c)
+    _put3(self, d)
+    _put4(self, e)
+
+
+def _eight(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> None:
+    _put0(self, a)
+    _put1(self, b)
+    _put2(self, c)
+    _put3(self, d)
+    _put4(self, e)
+    _put5(self, f)
+    _put6(self, g)
+    _put7(self, h)
+
+
+def _twelve(
+    self: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any,
+    g: Any, h: Any, i: Any, j: Any, k: Any, m: Any,
+) -> None:  # fmt: skip
+    _put0(self, a)
+    _put1(self, b)
+    _put2(self, c)
+    _put3(self, d)
+    _put4(self, e)
+    _put5(self, f)
+    _put6(self, g)
+    _put7(self, h)
+    _put8(self, i)
+    _put9(self, j)
+    _put10(self, k)
+    _put11(self, m)
+
+
+_TEMPLATES: Mapping[int, Any] = {3: _three, 4: _four, 5: _five, 8: _eight, 12: _twelve}
+"""Constructors by the number of fields; names, defaults and functions are those of each class."""
 
 
 class _Signature:

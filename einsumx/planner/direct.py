@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
@@ -154,51 +153,6 @@ def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], trai
     return True
 
 
-class _Matrices(NamedTuple):
-    """How a product reads a term.
-
-    Attributes:
-        term: the term.
-        free, contracted: its labels along the matrices, in order.
-        is_turned: the contracted labels lie outside of the free ones.
-        copied: why it is copied first, as ``[batch, free, contracted]`` or, if turned, ``[batch, contracted, free]``;
-            empty if it is read in place.
-        has_gaps: the array is not contiguous in the order of its axes in memory.
-        loops: its other free labels, which become batch axes.
-        own: the labels of the batch axes that it has.
-    """
-
-    term: Term
-    free: Labels
-    contracted: Labels
-    is_turned: bool
-    copied: str = ""
-    has_gaps: bool = False
-    loops: Labels = ()
-    own: Labels = ()
-
-    def is_packed(self, batch: Labels, on_right: bool) -> bool:
-        """Whether it is C-contiguous as a product reads it on one side."""
-        order = (*self.contracted, *self.free) if on_right else (*self.free, *self.contracted)
-        return not (self.has_gaps or self.copied) and self.term.memory == (*batch, *order)
-
-
-class _Classes(NamedTuple):
-    """The labels of two terms by what a product does with them, and how many elements each class spans.
-
-    Those of the batch are in the order of the result.
-    """
-
-    batch: Labels
-    contracted: Labels
-    lhs_free: Labels
-    rhs_free: Labels
-    matrices: int
-    inner: int
-    rows: int
-    cols: int
-
-
 def direct_product(
     lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse, traits: Traits, dtype: str, slot: int
 ) -> tuple[list[Op], Term] | None:
@@ -217,96 +171,37 @@ def direct_product(
     """
     if not traits.strided or traits.min_batch_axes:
         return None
-    classes = _classified(lhs, rhs, keep, use)
-    if classes is None:
+    lhs_labels, rhs_labels = lhs.labels, rhs.labels
+    left, right = _Side(lhs, rhs_labels, keep), _Side(rhs, lhs_labels, keep)
+    rows, cols = left.rows, right.rows
+    steps = left.matrices * left.inner * rows * cols
+    if left.has_unit or right.has_unit or type(steps) is not int:
         return None
-    batch, contracted, lhs_free, rhs_free, matrices, inner, rows, cols = classes
-    sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
-    steps = matrices * inner * rows * cols
-    is_small = steps <= _SMALL
-    is_matmul = contracted and dtype in traits.matmul_dtypes and dtype in FLOATS
-    is_of_vectors, has_vector = not (lhs_free or rhs_free), not (lhs_free and rhs_free)
-    may_be_native = (is_small or has_vector) and traits.rates.native > 0 and dtype in traits.native_dtypes
-    may_be_native = may_be_native and len(lhs_labels) + len(rhs_free) <= traits.native_max_labels
-    if may_be_native and is_small and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
-        innermost = min(map(sizes.__getitem__, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
+    batch: Labels = ()
+    if left.shared:
+        batch = left.own = right.own = tuple(filter(left.shared.__contains__, use.order or lhs.memory))
+    is_matmul = left.inner > 1 and dtype in traits.matmul_dtypes and dtype in FLOATS
+    may_be_native = (steps <= _SMALL or rows == 1 or cols == 1) and _may_be_native(lhs, rhs, traits, dtype)
+    if may_be_native and steps <= _SMALL and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
+        innermost = min(map(lhs.sizes.__getitem__, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
         if _is_tiny(steps, innermost, traits.rates):
-            kept = (*batch, *lhs_free, *rhs_free)
-            return _native(lhs, rhs, use.target(kept) or kept, slot)
-    if not contracted and not (lhs_free and rhs_free and traits.outer_by_matmul):
+            kept = [label for label in lhs_labels if label not in rhs_labels]
+            kept += [label for label in rhs_labels if label not in lhs_labels]
+            result = (*batch, *kept)
+            return _native(lhs, rhs, use.target(result) or result, slot)
+    if left.inner == 1 and not (rows > 1 and cols > 1 and traits.outer_by_matmul):
         return _multiplied(lhs, rhs, use, slot)
-    if not is_matmul or (batch and is_of_vectors and not may_be_native):
+    if not is_matmul or (batch and rows == cols == 1 and not may_be_native):
         return None  # for products of vectors, a multiplication and a sum may be faster
-    most = traits.max_batch_axes
-    if most is not None and len(batch) > most:
+    if traits.max_batch_axes is not None and len(batch) > traits.max_batch_axes:
         return None
-    sides = _sides(lhs, rhs, classes, traits, dtype, may_copy=is_of_vectors and may_be_native)
-    if sides is None:
-        return None
-    if sides[0].loops or sides[1].loops:
-        sides, batch = _with_loops(sides, batch, use)
-    layout = traits.layout(dtype, bool(batch))
-    if layout != "strided":
-        return _product_of_packed(sides, batch, layout, use, traits, slot)
-    slower = 0.0 if is_small else _slower(sides, matrices, rows, cols, inner, traits, dtype)
-    turns = _turns(sides, batch, use, traits)
-    if turns or slower:
-        others = _turns(sides[::-1], batch, use, traits)
-        if slower + (turns - others) * traits.rates.view > 0:
-            sides, turns = sides[::-1], others
-    if turns >= _UNREADABLE and matrices * rows * cols > _SMALL:
-        return None
-    if may_be_native and (batch or sides[0].copied or sides[1].copied):
-        result = (*batch, *sides[0].free, *sides[1].free)
-        natural = _faster_native(classes, sides, batch, use.target(result) or result, traits, dtype)
-        if natural is not None:
-            return _native(lhs, rhs, natural, slot)
-    return _product(sides, batch, slot)
+    return _matrix_product(left, right, use, traits, dtype, slot, may_be_native)
 
 
-def _classified(lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse) -> _Classes | None:
-    """The classes of the labels, those of the batch in the order of the result; None if a size is 1 or unknown."""
-    sizes, lhs_labels, rhs_labels = lhs.sizes, lhs.labels, rhs.labels
-    shared: list[int] = []
-    summed: list[int] = []
-    lhs_own: list[int] = []
-    rhs_own: list[int] = []
-    matrices = inner = rows = cols = 1
-    for label in lhs_labels:
-        size = sizes[label]
-        if size == 1 or type(size) is not int:
-            return None
-        if label not in rhs_labels:
-            lhs_own.append(label)
-            rows *= size
-        elif label in keep:
-            shared.append(label)
-            matrices *= size
-        else:
-            summed.append(label)
-            inner *= size
-    for label in rhs_labels:
-        if label not in lhs_labels:
-            size = sizes[label]
-            if size == 1 or type(size) is not int:
-                return None
-            rhs_own.append(label)
-            cols *= size
-    batch = tuple(filter(shared.__contains__, use.order or lhs.memory)) if shared else ()
-    return _Classes(batch, tuple(summed), tuple(lhs_own), tuple(rhs_own), matrices, inner, rows, cols)
-
-
-def _product_of_packed(
-    sides: tuple[_Matrices, _Matrices], batch: Labels, layout: MatrixLayout, use: ResultUse, traits: Traits, slot: int
-) -> tuple[list[Op], Term] | None:
-    """A product on a framework that copies operands with gaps, or all that are not in C order; None if it copies."""
-    if layout == "C" and not (sides[0].is_packed(batch, on_right=False) and sides[1].is_packed(batch, on_right=True)):
-        sides = sides[::-1]
-        if not (sides[0].is_packed(batch, on_right=False) and sides[1].is_packed(batch, on_right=True)):
-            return None
-    if any(side.copied or side.has_gaps for side in sides) or _turns(sides, batch, use, traits) >= _UNREADABLE:
-        return None
-    return _product(sides, batch, slot)
+def _may_be_native(lhs: Term, rhs: Term, traits: Traits, dtype: str) -> bool:
+    """Whether the framework's own einsum computes the product."""
+    most = traits.native_max_labels
+    return traits.rates.native > 0 and dtype in traits.native_dtypes and len({*lhs.labels, *rhs.labels}) <= most
 
 
 def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Term]:
@@ -329,97 +224,168 @@ _NO_UNIT = "no axis of its matrices has unit stride"
 _OTHER_ORDER = "its contracted axes lie in another order than those of the other operand"
 
 
-def _matrices(term: Term, batch: Labels, contracted: Labels) -> _Matrices:
-    """How a product reads a term: in place, or as a copy, which is not described further."""
-    sizes, labels, strides = term.sizes, term.labels, None if term.is_packed else term.strides
-    axes = range(len(labels) - 1, -1, -1)
-    free: list[int] = []
-    loops: list[int] = []
-    summed: list[int] = []
-    free_end = summed_end = 0
-    stride = span = dense = 1
-    reason, has_gaps = "", False
-    for axis in axes if strides is None else sorted(axes, key=strides.__getitem__):
-        label = labels[axis]
-        stride = span if strides is None else strides[axis]
-        span = stride * sizes[label]
-        has_gaps = has_gaps or stride != dense
-        dense *= sizes[label]
-        if label in batch:
-            if not (free or summed):
-                reason = _NO_UNIT
-        elif label in contracted:
-            if summed and stride != summed_end:
-                reason = "its contracted axes do not merge"
-            elif not summed and (stride < free_end if free else stride != 1):
-                reason = _NO_UNIT
-            summed.append(label)
-            summed_end = span
-        elif loops or (free and stride != free_end):
-            loops.append(label)
-        else:
-            if not free and (stride < summed_end if summed else stride != 1):
-                reason = _NO_UNIT
-            free.append(label)
-            free_end = span
-        if reason:
-            return _Matrices(term, (), (), False, reason)
-    is_turned = bool(free) and summed_end > free_end
-    reason = "its free axes do not merge" if loops else ""
-    return _Matrices(
-        term, tuple(free[::-1]), tuple(summed[::-1]), is_turned, reason, has_gaps, tuple(loops[::-1]), batch
-    )
+class _Side:
+    """A term of a product: what the product does with each label, and how it reads the term.
 
+    Args:
+        term: without repeated labels.
+        others: the labels of the other term.
+        keep: the labels that are not summed.
 
-def _sides(
-    lhs: Term, rhs: Term, classes: _Classes, traits: Traits, dtype: str, *, may_copy: bool
-) -> tuple[_Matrices, _Matrices] | None:
-    """How a product reads both terms; None if a copy takes long enough that a search may find a better way.
-
-    With ``may_copy`` it never is None.
+    Attributes:
+        term: the term.
+        shared: the labels along the batch.
+        free, contracted: the labels along the matrices, from the outermost in memory to the innermost.
+        copied: why it is copied first, as ``[batch, free, contracted]`` or, if turned, ``[batch, contracted, free]``;
+            empty if it is read in place.
+        is_turned: the contracted labels lie outside of the free ones.
+        has_gaps: the array is not contiguous in the order of its axes in memory.
+        has_unit: a label has size 1.
+        matrices, rows, inner: how many elements the labels of the batch, the free and the contracted ones span.
     """
-    batch, contracted, _, _, matrices, inner, rows, cols = classes
-    left, right = _matrices(lhs, batch, contracted), _matrices(rhs, batch, contracted)
+
+    loops: Labels
+    """Free labels that do not merge with the others; they become batch axes, unless the term is copied."""
+    own: Labels
+    """The labels of the batch axes that it has, in order."""
+
+    __slots__ = (
+        "contracted", "copied", "free", "has_gaps", "has_unit", "inner", "is_turned", "loops", "matrices", "own",
+        "rows", "shared", "term",
+    )  # fmt: skip
+
+    def __init__(self, term: Term, others: Labels, keep: frozenset[int]) -> None:
+        sizes, labels, strides = term.sizes, term.labels, None if term.is_packed else term.strides
+        axes = range(len(labels) - 1, -1, -1)
+        free: list[int] = []
+        loops: list[int] = []
+        summed: list[int] = []
+        shared: list[int] = []
+        matrices = rows = inner = span = dense = 1
+        free_end = summed_end = 0
+        reason, has_gaps, has_unit = "", False, False
+        for axis in axes if strides is None else sorted(axes, key=strides.__getitem__):
+            label = labels[axis]
+            size = sizes[label]
+            stride = span if strides is None else strides[axis]
+            span = stride * size
+            has_gaps = has_gaps or stride != dense
+            has_unit = has_unit or size == 1
+            dense *= size
+            if label not in others:
+                rows *= size
+                if loops or (free and stride != free_end):
+                    loops.append(label)
+                    continue
+                if not free and (stride < summed_end if summed else stride != 1):
+                    reason = reason or _NO_UNIT
+                free.append(label)
+                free_end = span
+            elif label in keep:
+                matrices *= size
+                if not (free or summed):
+                    reason = reason or _NO_UNIT
+                shared.append(label)
+            else:
+                inner *= size
+                if summed and stride != summed_end:
+                    reason = reason or "its contracted axes do not merge"
+                elif not summed and (stride < free_end if free else stride != 1):
+                    reason = reason or _NO_UNIT
+                summed.append(label)
+                summed_end = span
+        self.term, self.shared, self.own = term, shared, ()
+        self.matrices, self.rows, self.inner = matrices, rows, inner
+        self.is_turned, self.has_gaps, self.has_unit = bool(free) and summed_end > free_end, has_gaps, has_unit
+        self.free, self.contracted, self.loops = tuple(free[::-1]), tuple(summed[::-1]), tuple(loops[::-1])
+        self.copied = reason
+        if reason:
+            self.contracted = self.loops = ()
+        elif loops:
+            self.copied = "its free axes do not merge"
+
+    def is_packed(self, on_right: bool) -> bool:
+        """Whether it is C-contiguous as a product reads it on one side."""
+        order = (*self.contracted, *self.free) if on_right else (*self.free, *self.contracted)
+        return not (self.has_gaps or self.copied) and self.term.memory == (*self.own, *order)
+
+    def pack(self, contracted: Labels) -> None:
+        """Copy the term with its innermost axis innermost, and the contracted labels in this order."""
+        memory, own = self.term.memory, self.own
+        self.free = tuple([label for label in memory if label not in own and label not in contracted])
+        self.contracted, self.loops = contracted, ()
+        self.is_turned = bool(self.free) and memory[-1] == self.free[-1]
+
+
+def _matrix_product(
+    left: _Side, right: _Side, use: ResultUse, traits: Traits, dtype: str, slot: int, may_be_native: bool
+) -> tuple[list[Op], Term] | None:
+    """As :func:`direct_product`, for a product of matrices, unless the framework's own einsum takes less time."""
+    batch, rows, cols = left.own, left.rows, right.rows
+    if left.copied or right.copied or left.contracted != right.contracted:
+        if not _read(left, right, traits, dtype, may_copy=may_be_native and rows == cols == 1):
+            return None
+        if left.loops or right.loops:
+            batch = (*batch, *left.loops, *right.loops)
+            batch = use.target(batch) or batch
+            for side in (left, right):
+                side.own = tuple([label for label in batch if label in side.term.labels])
+    sides = left, right
+    layout = traits.layout(dtype, bool(batch))
+    if layout != "strided":
+        return _product_of_packed(sides, batch, layout, use, traits, slot)
+    matrices = left.matrices
+    is_small = matrices * left.inner * rows * cols <= _SMALL
+    slower = 0.0 if is_small else _slower(left, right, traits, dtype)
+    turns = _turns(left, right, batch, use, traits)
+    if turns or slower:
+        others = _turns(right, left, batch, use, traits)
+        if slower + (turns - others) * traits.rates.view > 0:
+            sides, turns = (right, left), others
+    if turns >= _UNREADABLE and matrices * rows * cols > _SMALL:
+        return None
+    if may_be_native and (batch or left.copied or right.copied):
+        natural = _faster_native(*sides, batch, use, traits, dtype)
+        if natural is not None:
+            return _native(left.term, right.term, natural, slot)
+    return _product(sides, batch, slot)
+
+
+def _read(left: _Side, right: _Side, traits: Traits, dtype: str, *, may_copy: bool) -> bool:
+    """Choose between loops and copies; False if a copy takes long enough that a search may find a better way.
+
+    With ``may_copy`` it never is False.
+    """
+    matrices, inner, rows, cols = left.matrices, left.inner, left.rows, right.rows
     if left.loops or right.loops:
         most = traits.max_batch_axes
-        room = len(lhs.labels) + len(rhs.labels) if most is None else most - len(batch)
-        if len(left.loops) <= room and _do_loops_pay(left, matrices, inner, cols, traits, dtype):
-            left, room = left._replace(copied=""), room - len(left.loops)
-        if len(right.loops) <= room and _do_loops_pay(right, matrices, inner, rows, traits, dtype):
-            right = right._replace(copied="")
+        room = len(left.term.labels) + len(right.term.labels) if most is None else most - len(left.own)
+        if len(left.loops) <= room and _do_loops_pay(left, cols, traits, dtype):
+            left.copied = ""
+            room -= len(left.loops)
+        if len(right.loops) <= room and _do_loops_pay(right, rows, traits, dtype):
+            right.copied = ""
     if not (left.copied or right.copied) and left.contracted != right.contracted:
-        if rows <= cols:
-            left = left._replace(copied=_OTHER_ORDER)
-        else:
-            right = right._replace(copied=_OTHER_ORDER)
+        (left if rows <= cols else right).copied = _OTHER_ORDER
     copied = matrices * inner * (rows * bool(left.copied) + cols * bool(right.copied))
     if copied > _SMALL and not may_copy:
         model = CostModel(traits, dtype)
         if model.copy(copied) > _CHEAP * model.matmul(1, matrices, rows, cols, inner):
-            return None
+            return False
     if left.copied:
-        left = _packed(left, batch, right.contracted or contracted)
+        shared, others = left.shared, right.term.labels
+        summed = tuple([label for label in left.term.labels if label in others and label not in shared])
+        left.pack(right.contracted or summed)
     if right.copied:
-        right = _packed(right, batch, left.contracted)
-    return left, right
+        right.pack(left.contracted)
+    return True
 
 
-def _with_loops(
-    sides: tuple[_Matrices, _Matrices], batch: Labels, use: ResultUse
-) -> tuple[tuple[_Matrices, _Matrices], Labels]:
-    """The sides with the loops of both among the batch axes, and the labels of these in the order of the result."""
-    left, right = sides
-    batch = (*batch, *left.loops, *right.loops)
-    batch = use.target(batch) or batch
-    left = left._replace(own=tuple([label for label in batch if label in left.term.labels]))
-    right = right._replace(own=tuple([label for label in batch if label in right.term.labels]))
-    return (left, right), batch
-
-
-def _do_loops_pay(side: _Matrices, matrices: int, inner: int, others: int, traits: Traits, dtype: str) -> bool:
+def _do_loops_pay(side: _Side, others: int, traits: Traits, dtype: str) -> bool:
     """Whether a product for each element of ``loops`` takes less time than a copy; if large, surely less."""
     if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
         return False
+    matrices, inner = side.matrices, side.inner
     count, rows = (side.term.size(labels) for labels in (side.loops, side.free))
     elements = matrices * count * rows * inner
     is_small = elements <= _SMALL
@@ -430,26 +396,30 @@ def _do_loops_pay(side: _Matrices, matrices: int, inner: int, others: int, trait
     return model.matmul(1, matrices * count, rows, others, inner) < copied
 
 
-def _packed(side: _Matrices, batch: Labels, contracted: Labels) -> _Matrices:
-    """A term that is copied, with its innermost axis innermost."""
-    memory = side.term.memory
-    free = tuple([label for label in memory if label not in batch and label not in contracted])
-    return _Matrices(side.term, free, contracted, bool(free) and memory[-1] == free[-1], side.copied, own=batch)
+def _product_of_packed(
+    sides: tuple[_Side, _Side], batch: Labels, layout: MatrixLayout, use: ResultUse, traits: Traits, slot: int
+) -> tuple[list[Op], Term] | None:
+    """A product on a framework that copies operands with gaps, or all that are not in C order; None if it copies."""
+    if layout == "C" and not (sides[0].is_packed(on_right=False) and sides[1].is_packed(on_right=True)):
+        sides = sides[::-1]
+        if not (sides[0].is_packed(on_right=False) and sides[1].is_packed(on_right=True)):
+            return None
+    if any(side.copied or side.has_gaps for side in sides) or _turns(*sides, batch, use, traits) >= _UNREADABLE:
+        return None
+    return _product(sides, batch, slot)
 
 
-def _slower(
-    sides: tuple[_Matrices, _Matrices], matrices: int, rows: int, cols: int, inner: int, traits: Traits, dtype: str
-) -> float:
-    """The seconds by which products ``[rows, inner] @ [inner, cols]`` take longer than with their sides swapped."""
-    left, right = sides
+def _slower(left: _Side, right: _Side, traits: Traits, dtype: str) -> float:
+    """The seconds by which a product takes longer than with its sides swapped."""
+    rows, cols, inner = left.rows, right.rows, left.inner
     if left.loops or right.loops:
         rows, cols = left.term.size(left.free), right.term.size(right.free)
     is_lopsided = traits.long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
     if not is_lopsided and (left.is_turned == right.is_turned or not depends_on_turns(rows, cols, inner)):
         return 0.0
     model = CostModel(traits, dtype)
-    return model.matmul(1, matrices, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
-        1, matrices, cols, rows, inner, (right.is_turned, not left.is_turned)
+    return model.matmul(1, left.matrices, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
+        1, left.matrices, cols, rows, inner, (right.is_turned, not left.is_turned)
     )
 
 
@@ -458,9 +428,8 @@ _LOOPED, _UNREADABLE = 4, 8
 """
 
 
-def _turns(sides: Sequence[_Matrices], batch: Labels, use: ResultUse, traits: Traits) -> int:
+def _turns(left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Traits) -> int:
     """The transposes of a product and of its result."""
-    left, right = sides
     count = ((*left.own, *left.free, *left.contracted) != left.term.labels) + (
         (*right.own, *right.contracted, *right.free) != right.term.labels
     )
@@ -482,41 +451,41 @@ _LABEL = 0.1
 
 
 def _faster_native(
-    classes: _Classes, sides: tuple[_Matrices, _Matrices], batch: Labels, result: Labels, traits: Traits, dtype: str
+    left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Traits, dtype: str
 ) -> Labels | None:
     """The order of the result of the framework's own kernel, if that takes less time than a product; otherwise None.
 
-    A small product takes the time of its calls. ``result`` is the preferred order.
+    A small product takes the time of its calls.
 
     On 240 random pairs of 200 to 4096 steps with batch axes or copies on NumPy, what this chooses takes 1.05 times as
     long as the faster of both (geometric mean).
     """
-    _, _, _, _, matrices, inner, rows, cols = classes
-    steps = matrices * inner * rows * cols
-    rates, size = traits.rates, sides[0].term.size
+    steps = left.matrices * left.inner * left.rows * right.rows
+    rates, size = traits.rates, left.term.size
     calls, views = 2.0 + bool(batch), 0  # with what surrounds a call, and with the set-up of a loop over matrices
-    for side in sides:
+    for side in (left, right):
         calls += 0.5 * bool(side.copied)
         views += side.term.labels != (*side.own, *side.free, *side.contracted)
         views += len(side.free) != 1 or len(side.contracted) != 1
-    views += len(sides[0].free) != 1 or len(sides[1].free) != 1
+    views += len(left.free) != 1 or len(right.free) != 1
     seconds = calls * rates.call + views * rates.view
     model = CostModel(traits, dtype)
     if steps <= _SMALL:
         seconds += size(batch) * rates.matrix
     else:
-        seconds += model.matmul(0, matrices, rows, cols, inner)
-        seconds += sum([model.copy(side.term.size(side.term.labels)) for side in sides if side.copied])
-    seconds -= _LABEL * len({*sides[0].term.labels, *sides[1].term.labels}) * rates.call
+        seconds += model.matmul(0, left.matrices, left.rows, right.rows, left.inner)
+        seconds += sum([model.copy(side.term.size(side.term.labels)) for side in (left, right) if side.copied])
+    seconds -= _LABEL * len({*left.term.labels, *right.term.labels}) * rates.call
     if model.least_einsum(steps, 2) >= seconds:
         return None
-    memory = [side.term.memory for side in sides]
-    natural = tuple(natural_order(memory, result))
+    result = (*batch, *left.free, *right.free)
+    memory = [left.term.memory, right.term.memory]
+    natural = tuple(natural_order(memory, use.target(result) or result))
     loops, is_packed = outer_loops(memory, natural)
     return natural if model.einsum(steps, size(loops), 2, is_packed) < seconds else None
 
 
-def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> tuple[list[Op], Term]:
+def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list[Op], Term]:
     """The ops of a matrix product, and its result.
 
     Args:
@@ -530,14 +499,14 @@ def _product(sides: tuple[_Matrices, _Matrices], batch: Labels, slot: int) -> tu
     size_of = sizes.__getitem__
     whole = made = tuple(map(size_of, batch))
     for side, is_left in zip(sides, (True, False)):
-        term, free, contracted, is_turned, reason, _, _, own = side
+        term, free, contracted, reason, own = side.term, side.free, side.contracted, side.copied, side.own
         source, labels, flat = term.slot, term.labels, term.flat
         order = (*own, *free, *contracted) if is_left else (*own, *contracted, *free)
         if flat is not None and (reason or labels != order):
             calls.append(Reshape(slot, source, term.shape))
             source, slot, flat = slot, slot + 1, None
         if reason:
-            packed = (*own, *contracted, *free) if is_turned else (*own, *free, *contracted)
+            packed = (*own, *contracted, *free) if side.is_turned else (*own, *free, *contracted)
             if labels != packed:
                 calls.append(Transpose(slot, source, tuple(map(labels.index, packed))))
                 source, slot = slot, slot + 1
