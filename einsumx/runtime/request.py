@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.typing import FrameworkOptions
 from einsumx.caches import cached
 from einsumx.dtypes import Casting, check_casting, kind
 from einsumx.errors import BackendError, EquationError, SublistError, shown
@@ -20,13 +19,16 @@ from einsumx.planner.path import Optimize, as_optimize
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
+    from einsumx.adapters import typing as framework_options
     from einsumx.adapters.base import Adapter
+    from einsumx.adapters.typing import FrameworkOptions
     from einsumx.ir import parse
     from einsumx.ir.program import Operand
     from einsumx.runtime import limits
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
+    framework_options = LazyModule("einsumx.adapters.typing")
     limits = LazyModule("einsumx.runtime.limits")
     parse = LazyModule("einsumx.ir.parse")
 
@@ -313,7 +315,7 @@ def as_framework(function: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
     if not keywords:
         return {}
 
-    refuse(function, keywords, FrameworkOptions._fields)
+    refuse(function, keywords, framework_options.FrameworkOptions._fields)
     return {name: value for name, value in keywords.items() if value is not None}
 
 
@@ -344,7 +346,7 @@ def refuse(function: str, keywords: Mapping[str, Any], known: Sequence[str] = ()
 
 def _with_framework(adapter: Adapter, options: Options, request: Request) -> Options:
     """The options of a request with the keywords that only some frameworks have."""
-    chosen = FrameworkOptions(**request.framework)
+    chosen = framework_options.FrameworkOptions(**request.framework)
     if request.memory_limit is not None:
         chosen.refuse("einsum under a memory_limit=")
     if chosen.preferred_element_type is not None:
