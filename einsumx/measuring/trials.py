@@ -85,13 +85,11 @@ class Trials:
         try:
             is_timed = all(map(self._adapter.has_values, arrays))  # not while a framework traces the call
             attempt = next(self._turns, None) if is_timed else None
-            return self._chosen(*arrays) if attempt is None else self._timed(attempt, arrays)
+            if attempt is None:
+                return (self._settled or self._estimate.run)(*arrays)
+            return self._timed(attempt, arrays)
         finally:
             self._lock.release()
-
-    @property
-    def _chosen(self) -> Run:
-        return self._estimate.run if self._settled is None else self._settled
 
     def _timed(self, attempt: Attempt, arrays: Sequence[Array]) -> Array:
         if not attempt.times:
