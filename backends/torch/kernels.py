@@ -115,11 +115,16 @@ def multiply(shape: Shape, dtype: str) -> Kernel:
     if dtype in SIGNED:  # which CUDA does not multiply
         unsigned, signed = getattr(torch, dtype), getattr(torch, SIGNED[dtype])
         return lambda lhs, rhs: torch.mul(lhs.view(signed), rhs.view(signed)).contiguous().view(unsigned)
-    # mul can keep the memory order of its operands, and a copy of its result takes longer than the product.
-    if prod(shape) <= _SMALL_MATRIX:
-        return lambda lhs, rhs: torch.mul(lhs, rhs).contiguous()
+    # mul may keep the memory order of its operands. If that is not C order, it writes to a new tensor, as a copy takes
+    # longer; but of a small tensor, a copy takes less time than to find out whether that is allowed.
+    is_small, keeps = prod(shape) <= _SMALL_MATRIX, not array_memory.is_large(shape, itemsize(dtype))
 
     def product(lhs: Array, rhs: Array) -> Array:
+        nonlocal keeps
+        if keeps or is_small:
+            result = torch.mul(lhs, rhs)
+            keeps = result.is_contiguous()
+            return result if keeps else result.contiguous()
         out = None if is_observed([lhs, rhs]) else _new(shape, lhs)
         return torch.mul(lhs, rhs, out=out).contiguous()
 

@@ -190,7 +190,7 @@ def direct_product(
             result = (*batch, *kept)
             return _native(lhs, rhs, use.target(result) or result, slot)
     if left.inner == 1 and not (rows > 1 and cols > 1 and traits.outer_by_matmul):
-        return _multiplied(lhs, rhs, use, slot)
+        return _multiplied(lhs, rhs, use, traits, dtype, slot)
     if not is_matmul or (batch and rows == cols == 1 and not may_be_native):
         return None  # for products of vectors, a multiplication and a sum may be faster
     if traits.max_batch_axes is not None and len(batch) > traits.max_batch_axes:
@@ -541,13 +541,13 @@ def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list
 # -- elementwise products -------------------------------------------------------------------------------------------
 
 
-def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[Op], Term]:
+def _multiplied(lhs: Term, rhs: Term, use: ResultUse, traits: Traits, dtype: str, slot: int) -> tuple[list[Op], Term]:
     """The ops of a product that sums nothing, and its result."""
     calls: list[Op] = []
     slots = []
-    order = product_order(lhs, rhs, use)
+    order, reasons = product_order(lhs, rhs, use, traits, dtype)
     first = slot
-    for term in (lhs, rhs):
+    for term, reason in zip((lhs, rhs), reasons):
         labels = tuple(filter(term.labels.__contains__, order))
         is_spread = labels != order[len(order) - len(labels) :]
         source, flat = term.slot, term.flat
@@ -556,6 +556,9 @@ def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[O
         slot = first + len(calls)
         if labels != term.labels:
             calls.append(Transpose(slot, source, tuple(map(term.labels.index, labels))))
+            source, slot = slot, slot + 1
+        if reason:
+            calls.append(Copy(slot, source, reason))
             source, slot = slot, slot + 1
         if is_spread:
             spread = [label in labels for label in order]
@@ -569,25 +572,54 @@ def _multiplied(lhs: Term, rhs: Term, use: ResultUse, slot: int) -> tuple[list[O
     return calls, Term(slot, order, None, lhs.sizes)
 
 
-def product_order(lhs: Term, rhs: Term, use: ResultUse) -> Labels:
-    """The axis order of an elementwise product.
+def product_order(lhs: Term, rhs: Term, use: ResultUse, traits: Traits, dtype: str) -> tuple[Labels, tuple[str, str]]:
+    """The axis order of an elementwise product, and why each operand is copied into that order, or "".
 
     If one operand has all labels, its memory order; otherwise the order with the longest contiguous run, and of equals
-    the requested one.
+    the requested one. Copies of operands that are much smaller than the result pay if they make its runs longer.
     """
     shared = tuple([label for label in lhs.memory if label in rhs.labels])
     rows = tuple([label for label in lhs.memory if label not in shared])
     cols = tuple([label for label in rhs.memory if label not in shared])
     if not cols:
-        return lhs.memory
+        return lhs.memory, _IN_PLACE
     if not rows:
-        return rhs.memory
+        return rhs.memory, _IN_PLACE
     orders = [(*shared, *rows, *cols), (*shared, *cols, *rows), (*rows, *cols, *shared), (*cols, *rows, *shared)]
     target = use.target(orders[0])
     if target is not None:
         orders.insert(0, target)
-    return max(orders, key=lambda order: min(lhs.size(_inner_run(lhs, rhs, order)), _LONG_RUN))
+    runs = [min(lhs.size(_inner_run(lhs, rhs, order)), _LONG_RUN) for order in orders]
+    longest = max(runs)
+    order, copies = orders[runs.index(longest)], _IN_PLACE
+    overhead = lhs.size(order) * traits.rates.run  # of runs of one element
+    least = overhead / longest
+    # The next step may want another order of an inner result, and GPUs have no runs.
+    if target is not None and traits.strided and traits.rates.tile == 1 and least > traits.rates.call:
+        model = CostModel(traits, dtype)
+        for other in orders:
+            reasons, run = _copies(lhs, rhs, other)
+            copied = [model.copy(term.size(term.labels)) for term, reason in zip((lhs, rhs), reasons) if reason]
+            seconds = sum(copied) + overhead / min(run, _LONG_RUN)
+            if seconds < least:
+                order, copies, least = other, reasons, seconds
+    return order, copies
 
+
+_IN_PLACE = "", ""
+
+
+def _copies(lhs: Term, rhs: Term, order: Labels) -> tuple[tuple[str, str], int]:
+    """Why each operand is copied so that all innermost axes that it has are a run, and the elements of that run."""
+    terms = lhs, rhs
+    owners = [[label in term.labels for term in terms] for label in order]
+    count = next((place for place, each in enumerate(owners[::-1]) if each != owners[-1]), len(order))
+    run = order[-count:]
+    is_copied = [is_owner and term.merged(run) != 1 for term, is_owner in zip(terms, owners[-1])]
+    return (_SHORT_RUNS * is_copied[0], _SHORT_RUNS * is_copied[1]), lhs.size(run)
+
+
+_SHORT_RUNS = "its rows in memory are short, and a product of short rows takes longer than the copy"
 
 _LONG_RUN = 256
 """Runs of more elements make a product no faster."""

@@ -180,8 +180,8 @@ def _multiply_sum_seconds(builder: Builder, pair: Pair) -> float:
     lhs, rhs, batch = pair.lhs, pair.rhs, pair.classes.batch
     steps, model, rates = builder.size(lhs.labels), builder.model(pair.dtype), builder.traits.rates
     seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, builder.size(batch))
-    if lhs.in_memory_order(lhs.labels) != rhs.in_memory_order(lhs.labels):
-        seconds += model.copy(steps)
+    if lhs.in_memory_order(lhs.labels) != rhs.in_memory_order(lhs.labels):  # it reads one of them as a copy does
+        seconds += model.copy(steps) - rates.call
     return seconds if lhs.memory[-1] in batch else seconds + builder.size(batch) * rates.run
 
 
@@ -193,8 +193,12 @@ def _multiply(builder: Builder, pair: Pair) -> Term:
     traits = builder.traits
     if not (traits.strided or traits.pairs_by_einsum or traits.multiply_broadcasts):
         return _fused(builder, pair)
-    order = product_order(pair.lhs, pair.rhs, pair.use)
-    out = builder.add(ops.Multiply, _aligned(builder, pair.lhs, order), _aligned(builder, pair.rhs, order))
+    order, reasons = product_order(pair.lhs, pair.rhs, pair.use, traits, pair.dtype)
+    sides = [
+        builder.pack(term, tuple(filter(term.labels.__contains__, order)), reason) if reason else term
+        for term, reason in zip((pair.lhs, pair.rhs), reasons)
+    ]
+    out = builder.add(ops.Multiply, *[_aligned(builder, side, order) for side in sides])
     return builder.packed(out, order)
 
 
