@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce, wraps
 from importlib import import_module
-from itertools import product
+from itertools import product, takewhile
 from math import prod
 from operator import or_
 from types import MappingProxyType
@@ -645,17 +645,27 @@ def _ways(op: Native, sides: tuple[int, int], sizes: Mapping[str, int]) -> Itera
         yield copied, _Dot(sides, (moves[0], moves[1]), (sums_at, batch_at), axes)
 
 
-def _copied(source: Sequence[str], target: Sequence[str], sizes: Mapping[str, int]) -> int:
-    """The elements that a copy moves to put the axes in another order, twice if the innermost axis is among them.
+_ROW, _BLOCK = 8, 512
+"""The elements of a row from which a copy that leaves rows as they are takes half as long as another one, and those up
+to which it takes as little time to move axes within a block."""
 
-    >>> sizes = {"a": 2, "b": 3, "c": 4}
+
+def _copied(source: Sequence[str], target: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """The elements that a copy moves to put the axes in another order, twice if it moves single ones far.
+
+    >>> sizes = {"a": 2, "b": 100, "c": 200}
     >>> _copied("abc", "abc", sizes), _copied("abc", "bac", sizes), _copied("abc", "acb", sizes)
-    (0, 24, 48)
+    (0, 40000, 80000)
     """
     before, after = ([label for label in order if sizes[label] != 1] for order in (source, target))
     if before == after:
         return 0
-    return prod([sizes[label] for label in before]) * (1 if before[-1] == after[-1] else 2)
+    total = prod([sizes[label] for label in before])
+    row, blocks = [
+        prod([sizes[label] for label, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)])
+        for pairs in (zip(before[::-1], after[::-1]), zip(before, after))
+    ]
+    return total * (1 if row >= _ROW or total <= blocks * _BLOCK else 2)
 
 
 def _turned(sharding: Any, axes: Axes | None) -> Any:
