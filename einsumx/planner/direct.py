@@ -411,15 +411,16 @@ def _product_of_packed(
 
 def _slower(left: _Side, right: _Side, traits: Traits, dtype: str) -> float:
     """The seconds by which a product takes longer than with its sides swapped."""
-    rows, cols, inner = left.rows, right.rows, left.inner
+    rows, cols, inner, matrices = left.rows, right.rows, left.inner, left.matrices
     if left.loops or right.loops:
         rows, cols = left.term.size(left.free), right.term.size(right.free)
+        matrices *= left.term.size(left.loops) * right.term.size(right.loops)
     is_lopsided = traits.long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
     if not is_lopsided and (left.is_turned == right.is_turned or not depends_on_turns(rows, cols, inner)):
         return 0.0
     model = CostModel(traits, dtype)
-    return model.matmul(1, left.matrices, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
-        1, left.matrices, cols, rows, inner, (right.is_turned, not left.is_turned)
+    return model.matmul(1, matrices, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
+        1, matrices, cols, rows, inner, (right.is_turned, not left.is_turned)
     )
 
 
