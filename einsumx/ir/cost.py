@@ -48,6 +48,7 @@ __all__ = [
     "slot_dtypes",
 ]
 
+
 _Label = TypeVar("_Label")
 
 LongSide: TypeAlias = Literal["either", "left", "in order"]
@@ -301,16 +302,15 @@ _DOT = 0.2
 _WRONG_SIDE = 0.2
 """The share by which a long sum takes longer with the longer operand on the left, where short ones prefer it there."""
 
-_NARROW, _NARROW_DOUBLE, _LANES = (16, 32, 10_000), (24, 150, 1500), 4
-"""Where the framework prefers the longer operand on the left, in single and in double precision: the columns from which
-it does, of one product with few rows and of others, and the rows that are many. In single precision, columns that are a
-multiple of so many elements count as if there were few rows. The side that they choose takes 1.02 times as long as the
-better one, for 399 products of MKL with 2 to 200 columns in all orders (geometric mean)."""
+_NARROW, _NARROW_UNEVEN, _NARROW_DOUBLE, _LANES = 16, 40, 100, 4
+"""Where the framework prefers the longer operand on the left: the columns from which it does, in single precision if
+they are a multiple of so many elements or not, and in double precision."""
 
-_LARGE_RESULT, _LEAST_TERMS, _MOST_COLUMNS, _ALONG, _TALL_NARROW = 1 << 24, 6, 150, 64, 4.0
-"""Bytes of a result that is written faster with the longer operand on the right, if a sum has so many terms and there
-are fewer columns; bytes of a sum's terms from which few columns cost many rows nothing if both operands lie along it;
-and how often it otherwise reads the longer operand on the left once more if there are fewer columns."""
+_FAR_ROWS = 1 << 24
+"""Bytes of a result whose columns are so far apart in memory that writing them takes longest, multiple or not."""
+
+_TALL_NARROW = 4.0
+"""How often it reads the longer operand on the left once more if there are fewer columns."""
 
 LOPSIDED = 1.5
 """A product has many more rows than columns, or the reverse, if there are more than so many times as many."""
@@ -388,8 +388,8 @@ class CostModel:
                 each *= 1 + _BOTH_TURNED
             if turned[1] and self._long_side == "in order" and min(rows, cols) > 1:
                 each += _TURNED_RIGHT * self._rates.matrix
-            if self._long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows):
-                each += self._of_sides(rows, cols, inner, turned, each, matrices > 1)
+            if rows > LOPSIDED * cols or cols > LOPSIDED * rows:
+                each += self._of_sides(rows, cols, inner, turned, each)
         return calls * self._rates.call + matrices * each
 
     def _moving(self, rows: int, cols: int, inner: int) -> float:
@@ -406,27 +406,26 @@ class CostModel:
             return inner * rows * cols
         return -(-rows // tile) * -(-cols // tile) * tile**2 * (inner + _FILLED * tile)
 
-    def _of_sides(
-        self, rows: int, cols: int, inner: int, turned: tuple[bool, bool], seconds: float, is_batch: bool
-    ) -> float:
+    def _of_sides(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool], seconds: float) -> float:
         """What a lopsided product takes longer because of its longer side; ``seconds`` is its time without that."""
         is_tall = rows > cols
+        if self._long_side == "either":
+            return 0.0
         if self._long_side == "left":
             if _is_long_sum(rows, cols, inner):
                 return _WRONG_SIDE * seconds if is_tall else 0.0
             short = min(rows, cols)
-            few, many, enough = _NARROW if self._size < 8 else _NARROW_DOUBLE
-            is_many = (is_batch or max(rows, cols) >= enough) and (self._size >= 8 or short % _LANES > 0)
-            is_large = inner >= _LEAST_TERMS and rows * cols * self._size >= _LARGE_RESULT
-            is_narrow = short < (_MOST_COLUMNS if is_large else many if is_many else few)
-            lie_along = turned == (False, True) and inner * self._size >= _ALONG and rows >= _NARROW_DOUBLE[2]
-            elements = _TALL_NARROW * rows * inner if is_tall and is_narrow and not lie_along else 0.0
+            is_uneven = short % _LANES > 0 and rows * cols * self._size < _FAR_ROWS
+            single = _NARROW_UNEVEN if is_uneven else _NARROW
+            is_narrow = short < (single if self._size < 8 else _NARROW_DOUBLE)
+            elements = _TALL_NARROW * rows * inner if is_tall and is_narrow else 0.0
             is_wide_result = not is_tall and not is_narrow
         else:
             more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
             elements = more * max(rows, cols) * inner
             is_wide_result = not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED
-        elements += _WIDE_RESULT * rows * cols * is_wide_result
+        if is_wide_result:
+            elements += _WIDE_RESULT * rows * cols
         return elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
 
     def elementwise(self, *elements: int) -> float:
