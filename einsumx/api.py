@@ -18,7 +18,6 @@ from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
 from einsumx.runtime.calls import added_first, cached_first
-from einsumx.runtime.prepare import arrays_of, make_program, prepare, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction, Order, Request, as_framework, dtype_name, refuse, split
 from einsumx.runtime.results import deliver
 from einsumx.scalars import as_python
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from einsumx.ir import text as ir_text
     from einsumx.ir.program import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
-    from einsumx.runtime import factors, limits
+    from einsumx.runtime import factors, limits, prepare
     from einsumx.runtime import shapes as described
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 else:
     facets = LazyModule("einsumx.adapters.facets")
     factors = LazyModule("einsumx.runtime.factors")
-    limits = LazyModule("einsumx.runtime.limits")
+    limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
     gradients = LazyModule("einsumx.streaming.gradients")
     tuning = LazyModule("einsumx.tuning")
     plans = LazyModule("einsumx.plans")
@@ -293,11 +292,11 @@ def computed(request: Request) -> Any:
         return lazy_module.einsum(request)
     if request.memory_limit is not None:
         return gradients.recorded(request)
-    adapter, arrays = arrays_of(inputs, request.adapter)
+    adapter, arrays = prepare.arrays_of(inputs, request.adapter)
     if added is not None:
         added = arrays.pop()
     options = request.options(adapter)
-    prepared = prepare(adapter, request.written, arrays, options)
+    prepared = prepare.prepare(adapter, request.written, arrays, options)
     if request.out is None and request.order == "K" and request.factors is None:
         return prepared.run(*arrays)
     return deliver(adapter, prepared, arrays, options, request, added)
@@ -390,11 +389,11 @@ def planned(
     if is_limited:
         return plans.as_blocked_plan(streaming_run.plan_within(request).program)
     inputs = [stored_arrays.unread(number, array) if is_stored(array) else array for number, array in enumerate(inputs)]
-    adapter, arrays = arrays_of(inputs, request.adapter)
+    adapter, arrays = prepare.arrays_of(inputs, request.adapter)
     options = request.options(adapter)
     if options.effort == "measure":
         return tuning.tuned_plan(adapter, request.written, arrays, options)
-    return plans.as_plan(prepare(adapter, request.written, arrays, options).program)
+    return plans.as_plan(prepare.prepare(adapter, request.written, arrays, options).program)
 
 
 def _plan_of_shapes(
@@ -410,11 +409,12 @@ def _plan_of_shapes(
         options = options._replace(accumulate=named)
     contraction = Contraction(adapter, request.written, operands, device, options)
     if request.memory_limit is None:
-        return plans.as_plan(make_program(contraction))
+        return plans.as_plan(prepare.make_program(contraction))
 
     limit = limits.limit_bytes(request.limit.amount, lambda: facets.blocks_of(adapter).free_bytes(device))
-    sized = sized_equation(request.written, [operand.shape for operand in operands])
-    footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(result_dtype(adapter, operands, options)))
+    sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
+    dtype = prepare.result_dtype(adapter, operands, options)
+    footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))
     in_place = (not stored,) * len(operands)
     blocked = blocked_plan.BlockedContraction(contraction, limit, in_place, footprint)
     return plans.as_blocked_plan(blocked_plan.blocked_program(blocked))

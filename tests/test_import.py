@@ -11,15 +11,16 @@ import einsumx
 pytestmark = pytest.mark.long
 
 NEVER_FOR_A_PRODUCT = (
-    "einsumx.blocked", "einsumx.cli", "einsumx.expressions", "einsumx.patching", "einsumx.plans", "einsumx.render",
-    "einsumx.streaming", "concurrent", "csv", "decimal", "email", "hashlib", "importlib.metadata", "json",
-    "multiprocessing", "opt_einsum", "random", "subprocess", "threadpoolctl", "uuid",
+    "einsumx.adapters.gpus", "einsumx.adapters.replacement", "einsumx.blocked", "einsumx.cli", "einsumx.expressions",
+    "einsumx.host.blas", "einsumx.patching", "einsumx.plans", "einsumx.render", "einsumx.streaming", "concurrent",
+    "csv", "decimal", "email", "hashlib", "importlib.metadata", "json", "multiprocessing", "opt_einsum", "queue",
+    "random", "subprocess", "threadpoolctl", "uuid",
 )  # fmt: skip
 """Packages and modules that a small product of NumPy arrays has no use for."""
 
 NEVER_AT_IMPORT = (
     *NEVER_FOR_A_PRODUCT, "einsumx.adapters.base", "einsumx.ir.ops", "einsumx.ir.parse", "einsumx.planner.lower",
-    "heapq", "logging", "mmap", "queue", "shutil",
+    "einsumx.runtime.prepare", "heapq", "logging", "mmap", "shutil",
 )  # fmt: skip
 """Other modules that ``import einsumx`` has no use for, if NumPy has not loaded them."""
 

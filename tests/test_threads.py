@@ -11,6 +11,7 @@ from threads import in_threads
 
 import einsumx
 from einsumx.host import threads
+from einsumx.host.blas import Blas
 
 BLAS = ThreadpoolController().select(user_api="blas")
 
@@ -142,7 +143,7 @@ class PerThread:
 
 def test_libraries_that_count_by_thread_have_one_in_every_thread_of_a_call(monkeypatch):
     library = PerThread()
-    blas = threads.Blas([library], 8)
+    blas = Blas([library], 8)
     monkeypatch.setattr(threads, "_blas", lambda: blas)
     monkeypatch.setattr(threads, "_pool", threads._Pool())
     threads.set_num_threads(3)
@@ -182,7 +183,7 @@ class Interrupted:
 
 def test_a_hold_within_a_hold_or_its_end_waits_for_nothing_and_leaves_the_number_as_it_was():
     library = Interrupted()
-    library.blas = threads.Blas([library], 8)
+    library.blas = Blas([library], 8)
     hold = library.blas.hold()
     assert library.number == 1
     library.blas.release(hold)

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from einsumx.adapters.replacement import own
 from einsumx.host import array_memory
 from einsumx.host.threads import alone, get_num_threads, has_small_kernels, run
+from einsumx.imports import imported
 from einsumx.ir.layout import broadcast, inverse, memory_order, ranges
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
@@ -119,7 +119,8 @@ def _einsum() -> Callable[..., Any]:
         with suppress(ImportError, AttributeError):
             c_einsum: Callable[..., Any] = import_module(module).c_einsum
             return c_einsum
-    return own(np.einsum)
+    original: Callable[..., Any] = imported("einsumx.adapters.replacement").own(np.einsum)
+    return original
 
 
 _EINSUM = _einsum()

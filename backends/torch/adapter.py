@@ -16,7 +16,6 @@ from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, Gradient
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.rates import Rates
-from einsumx.adapters.replacement import Name
 from einsumx.adapters.staging import Ring
 from einsumx.adapters.traits import BLAS, HALVES, Traits
 from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
@@ -29,7 +28,6 @@ from einsumx.backends.torch.choices import (
     narrow_workspace,
     product_workspace,
 )
-from einsumx.backends.torch.semirings import PublicSemirings, TorchSemirings
 from einsumx.dtypes import adopts, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     import einsumx.backends.torch.gradients as gradients
     import einsumx.backends.torch.patch as patch
     import einsumx.backends.torch.staging as staging
+    from einsumx.adapters.replacement import Name
 else:
     gradients = LazyModule("einsumx.backends.torch.gradients")
     patch = LazyModule("einsumx.backends.torch.patch")
@@ -264,7 +263,6 @@ class TorchAdapter(Adapter):
     arithmetic = cached_property(TorchArithmetic)
     orders = cached_property(TorchOrders)
     exponents: cached_property[Exponents | None] = cached_property(TorchExponents)
-    semirings: cached_property[Semirings | None] = cached_property(TorchSemirings)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
         self._options = options
@@ -283,6 +281,11 @@ class TorchAdapter(Adapter):
     def _signed(self) -> dict[Any, Any]:
         """For the unsigned dtypes that torch cannot sum, the signed ones whose sums have the same bits."""
         return {self.dtype(name): self.dtype(signed) for name, signed in SIGNED.items() if hasattr(self.xp, name)}
+
+    @cached_property
+    def semirings(self) -> Semirings | None:
+        functions: Semirings = imported("einsumx.backends.torch.semirings").TorchSemirings(self)
+        return functions
 
     @cached_property
     def _kernels(self) -> Any:
@@ -544,7 +547,10 @@ class TorchAdapter(Adapter):
 class _PublicTorch(TorchAdapter):
     """torch's functions in the place of kernels."""
 
-    semirings = cached_property(PublicSemirings)
+    @cached_property
+    def semirings(self) -> Semirings:
+        functions: Semirings = imported("einsumx.backends.torch.semirings").PublicSemirings(self)
+        return functions
 
     def copy(self, array: Array) -> Array:
         return array.clone(memory_format=self.xp.contiguous_format)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.gpus import Gpu
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.layout import layout_class
 from einsumx.ir.program import Operand
+
+if TYPE_CHECKING:
+    from einsumx.adapters.gpus import Gpu
 
 __all__ = ["Arrays"]
 

@@ -22,7 +22,6 @@ from einsumx.adapters.facets import (
     OutAccess,
     Semirings,
 )
-from einsumx.adapters.replacement import Name, own
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.dtypes import can_cast
 from einsumx.errors import BackendError, EinsumxError
@@ -33,7 +32,11 @@ from einsumx.ir.program import Operand, Program
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from einsumx.adapters import replacement
+    from einsumx.adapters.replacement import Name
     from einsumx.adapters.typing import FrameworkOptions
+else:
+    replacement = LazyModule("einsumx.adapters.replacement")
 
 __all__ = ["Adapter", "Array", "Primitives", "Run", "Signature"]
 
@@ -104,7 +107,7 @@ class Primitives(Arrays):
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         """The framework's own einsum: plans use it if the traits allow it, benchmarks always."""
-        return own(self.xp.einsum)(equation, *arrays)
+        return replacement.own(self.xp.einsum)(equation, *arrays)
 
 
 class Adapter(Primitives):
@@ -277,7 +280,7 @@ class Adapter(Primitives):
     def names(self) -> Iterable[Name]:
         """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""
         if hasattr(self.xp, "einsum"):
-            yield Name(self.xp, "einsum")
+            yield replacement.Name(self.xp, "einsum")
 
     # -- plans as code ----------------------------------------------------------------------------------
 

@@ -9,18 +9,23 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from _queue import SimpleQueue  # the module queue takes longer to import
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.caches import cache_clear
-from einsumx.host.blas import Blas, Library, change, libraries, limit
 from einsumx.host.environment import variable
 from einsumx.host.files import system_text
 from einsumx.imports import LazyModule
+
+if TYPE_CHECKING:
+    from einsumx.host import blas as libraries
+    from einsumx.host.blas import Blas, Library
+else:
+    libraries = LazyModule("einsumx.host.blas")
 
 __all__ = [
     "alone",
@@ -145,13 +150,13 @@ def _detected_blas() -> Blas:
     np.ndarray  # noqa: B018  # loads its BLAS
     # A library built for fewer threads than there are CPUs looks limited, and the pool follows it.
     configured = [number for number in map(_from_environment, _ENVIRONMENT[1:]) if number is not None]
-    return Blas(libraries("blas"), min([*configured, len(_cpus())]))
+    return libraries.Blas(libraries.libraries("blas"), min([*configured, len(_cpus())]))
 
 
 @lru_cache(maxsize=16)
 def _openmp(backend: str) -> list[Library]:  # noqa: ARG001  # which libraries are loaded depends on it
     """The OpenMP libraries of a process that has imported a backend; PyTorch's threads are theirs."""
-    return libraries("openmp")
+    return libraries.libraries("openmp")
 
 
 # -- the pool -----------------------------------------------------------------------------------------------
@@ -340,14 +345,14 @@ def sharing(workers: int, backend: str = "numpy") -> Iterator[None]:
     share = max(1, get_num_threads() // workers)
     openmp = _openmp(backend)
     blas = _blas()
-    before, hold = limit(openmp, share), blas.hold(share)
+    before, hold = libraries.limit(openmp, share), blas.hold(share)
     _inside.most = share
     try:
         yield
     finally:
         del _inside.most
         blas.release(hold)
-        change(openmp, [min(share, number) for number in before], before)
+        libraries.change(openmp, [min(share, number) for number in before], before)
 
 
 def _after_fork() -> None:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.gpus import gpu_rates
 from einsumx.adapters.rates import Rates, is_rate
 from einsumx.adapters.traits import Traits
 from einsumx.errors import MalformedError, shown
@@ -23,9 +22,11 @@ from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
 
 if TYPE_CHECKING:
+    from einsumx.adapters import gpus
     from einsumx.ir import strict
     from einsumx.measuring import store
 else:
+    gpus = LazyModule("einsumx.adapters.gpus")
     store = LazyModule("einsumx.measuring.store")  # most processes have no rates
     strict = LazyModule("einsumx.ir.strict")
 
@@ -36,7 +37,7 @@ def declared(adapter: Adapter, device: str) -> Traits:
     """The traits that an adapter declares for a device, with the rates of its GPU if the framework is using one."""
     traits = adapter.traits("" if device == "default" else device)
     gpu = adapter.gpu(device) if adapter.measured_plans and adapter.module in sys.modules else None
-    return traits if gpu is None else replace(traits, rates=gpu_rates(gpu, traits.rates))
+    return traits if gpu is None else replace(traits, rates=gpus.gpu_rates(gpu, traits.rates))
 
 
 @lru_cache(maxsize=256)

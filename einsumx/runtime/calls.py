@@ -19,15 +19,14 @@ from einsumx.caches import Uncacheable, cached
 from einsumx.errors import REFUSALS, BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
-from einsumx.runtime.prepare import from_signatures, numbers_as_arrays, plain_run
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, as_labels, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.runtime import factors
+    from einsumx.runtime import factors, prepare
 else:
-    factors = LazyModule("einsumx.runtime.factors")
+    factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
 
 __all__ = ["Translation", "added_first", "are_plain", "cached_first", "is_key", "of_einsum", "ready"]
 
@@ -76,7 +75,7 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                     run = ready(adapter, translation, written, _NO_TARGET, *map(adapter.signature, arrays))
             except (AttributeError, BackendError, Uncacheable) as error:
                 try:
-                    adapter, arrays = numbers_as_arrays(arrays)
+                    adapter, arrays = prepare.numbers_as_arrays(arrays)
                 except Uncacheable:
                     if isinstance(error, AttributeError) and are_plain((*arrays, out)):
                         raise error from None
@@ -238,7 +237,7 @@ def _ready_plain(adapter: Adapter, translation: Translation, equation: str, *sig
     """
     if translation is of_einsum:
         check_plain(adapter, signatures)
-        run = plain_run(adapter, equation, signatures)
+        run = prepare.plain_run(adapter, equation, signatures)
         if run is not None:
             return run
     return _made_ready(adapter, translation, equation, _NO_TARGET, *signatures)
@@ -271,7 +270,7 @@ def _made_ready(
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
     if target == _NO_TARGET and not keywords.keys() - {"optimize"}:
-        run = plain_run(adapter, equation, signatures, keywords.get("optimize", "auto"))
+        run = prepare.plain_run(adapter, equation, signatures, keywords.get("optimize", "auto"))
         if run is not None:
             return run
     try:
@@ -280,7 +279,7 @@ def _made_ready(
         raise Uncacheable from error
     if out is not None and planned.algebra.has_exponents:
         raise Uncacheable
-    prepared = from_signatures(adapter, equation, signatures, planned)
+    prepared = prepare.from_signatures(adapter, equation, signatures, planned)
     if out is None and order == "K" and kinds is None:
         return prepared.run
     try:

@@ -4,7 +4,7 @@ A call that :mod:`einsumx.runtime.calls` does not serve comes here. The first ca
 (type, shape, strides and dtype, in the framework's own terms). The second is keyed by layout class, so that arrays that
 differ only in the gaps between their rows share a plan. Both are keyed by values and are thread-safe.
 
-The planner is imported on the first miss, to keep ``import einsumx`` fast.
+This module, and the planner with it, is imported on the first miss, to keep ``import einsumx`` fast.
 """
 
 from __future__ import annotations
@@ -21,28 +21,26 @@ from einsumx.caches import Uncacheable, cached
 from einsumx.dtypes import can_cast, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
+from einsumx.ir import bind, cost, layout, parse, sizes
 from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.measuring import calibration, wisdom
+from einsumx.planner import lower, path
+from einsumx.runtime import execute
 from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
-    from einsumx.ir import bind, cost, layout, parse, sizes, text
+    from einsumx.ir import text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Program
-    from einsumx.measuring import calibration, wisdom
-    from einsumx.planner import lower, path
     from einsumx.planner.lower import Setting
-    from einsumx.runtime import execute, measured, stored
+    from einsumx.runtime import measured, stored
 else:
-    bind, cost, layout = map(LazyModule, [f"einsumx.ir.{name}" for name in ("bind", "cost", "layout")])
-    parse, sizes, text = map(LazyModule, [f"einsumx.ir.{name}" for name in ("parse", "sizes", "text")])
-    lower, path = map(LazyModule, [f"einsumx.planner.{name}" for name in ("lower", "path")])
-    calibration, execute = LazyModule("einsumx.measuring.calibration"), LazyModule("einsumx.runtime.execute")
-    measured, wisdom = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.measuring.wisdom")
-    stored, log = LazyModule("einsumx.runtime.stored"), LazyModule("einsumx.log")
+    log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
+    measured, stored = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.stored")
 
 __all__ = [
     "Prepared",

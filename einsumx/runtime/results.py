@@ -12,7 +12,6 @@ from einsumx.caches import Uncacheable
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
-from einsumx.runtime.prepare import one_device, promoted
 
 if TYPE_CHECKING:
     from einsumx.adapters import facets
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.facets import MemoryOrders
     from einsumx.ir import cost, sizes
     from einsumx.ir.program import Operand, Program
-    from einsumx.runtime import execute, factors
+    from einsumx.runtime import execute, factors, prepare
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.prepare import Prepared
     from einsumx.runtime.request import Options, Order, Request
@@ -28,7 +27,7 @@ else:
     facets = LazyModule("einsumx.adapters.facets")
     cost, sizes = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.ir.sizes")
     execute = LazyModule("einsumx.runtime.execute")
-    factors = LazyModule("einsumx.runtime.factors")
+    factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
 
 __all__ = ["Delivery", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order", "sum_dtype"]
 
@@ -167,7 +166,7 @@ def _adding(
     """A function of the factors, perhaps ``out``, an array and the operands that returns or writes their sum."""
     run, program, out = prepared.run, prepared.program, wanted.out
     values = adapter.operand(added)
-    one_device(adapter, [first, added])  # raises, if they are on two
+    prepare.one_device(adapter, [first, added])  # raises, if they are on two
     result = replace(values, shape=program.shape, dtype=program.dtype, strides=None, weak=False)
     dtype = sum_dtype(adapter, result, values, kinds, wanted.dtype, wanted.casting)
     if out is not None:
@@ -228,7 +227,7 @@ def sum_dtype(
         SizeError: the array does not broadcast to the result.
         BackendError: a cast that is not allowed, or a factor that the dtype does not hold.
     """
-    dtype = dtype or promoted(adapter, [result, added])
+    dtype = dtype or prepare.promoted(adapter, [result, added])
     factors.check_kinds(kinds, dtype)
     pairs = zip(added.shape[::-1], result.shape[::-1])
     if len(added.shape) > len(result.shape) or not all(
