@@ -22,7 +22,7 @@ UPWARD = {
     "at the top": ("ir/parse.py", "import einsumx.planner.path\n"),
     "in a function": ("adapters/base.py", "def later():\n    from einsumx.host import threads\n"),
     "for types": ("blocked/stages.py", "if TYPE_CHECKING:\n    from einsumx.streaming.run import run_plan\n"),
-    "of a neighbour": ("render/svg.py", "import einsumx.streaming.progress\n"),
+    "of a neighbour": ("render/drawing.py", "import einsumx.streaming.progress\n"),
     "of a backend": ("backends/jax/adapter.py", "def later():\n    from einsumx import api\n"),
     "of the package": ("planner/lower.py", "def later():\n    import einsumx\n"),
     "in a circle": ("ir/ops.py", "def later():\n    from einsumx.ir import verify\n"),
