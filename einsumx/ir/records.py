@@ -1,7 +1,7 @@
 """``record``: immutable dataclasses that share their methods.
 
 The standard decorator compiles methods for each class, which takes half a millisecond. The first call of a process
-makes some thirty classes. Constructors of the numbers of fields that operands, ops and programs have are templates.
+makes some thirty classes. Constructors of the numbers of fields that operands and ops have are templates.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Methods:
         return type(self), tuple([getattr(self, each.name) for each in fields(self)])
 
 
-_put0 = _put1 = _put2 = _put3 = _put4 = _put5 = _put6 = _put7 = _put8 = _put9 = _put10 = _put11 = cast(Any, None)
+_put0 = _put1 = _put2 = _put3 = _put4 = cast(Any, None)
 """In the constructors below, the functions that fill the slots of a class."""
 
 
@@ -119,36 +119,7 @@ def _five(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     _put4(self, e)
 
 
-def _eight(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> None:
-    _put0(self, a)
-    _put1(self, b)
-    _put2(self, c)
-    _put3(self, d)
-    _put4(self, e)
-    _put5(self, f)
-    _put6(self, g)
-    _put7(self, h)
-
-
-def _twelve(
-    self: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any,
-    g: Any, h: Any, i: Any, j: Any, k: Any, m: Any,
-) -> None:  # fmt: skip
-    _put0(self, a)
-    _put1(self, b)
-    _put2(self, c)
-    _put3(self, d)
-    _put4(self, e)
-    _put5(self, f)
-    _put6(self, g)
-    _put7(self, h)
-    _put8(self, i)
-    _put9(self, j)
-    _put10(self, k)
-    _put11(self, m)
-
-
-_TEMPLATES: Mapping[int, Any] = {3: _three, 4: _four, 5: _five, 8: _eight, 12: _twelve}
+_TEMPLATES: Mapping[int, Any] = {3: _three, 4: _four, 5: _five}
 """Constructors by the number of fields; names, defaults and functions are those of each class."""
 
 
