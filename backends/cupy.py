@@ -221,11 +221,11 @@ class CupyAdapter(NumpyAdapter):
         if runtime.is_hip:
             return None
         try:
-            found = self._device(device).attributes
+            found, capability = self._device(device).attributes, self._device(device).compute_capability
         except runtime.CUDARuntimeError:  # there is no GPU, or no driver
             return None
         return Gpu.of_properties(
-            (found["ComputeCapabilityMajor"], found["ComputeCapabilityMinor"]),
+            (int(capability[:-1]), int(capability[-1])),
             found["MultiProcessorCount"],
             found["ClockRate"],
             found["MemoryClockRate"],

@@ -143,6 +143,7 @@ def test_the_next_upload_leaves_a_freed_result_to_the_kernels_that_read_it(frame
     np.testing.assert_array_equal(framework.to_numpy(total), host.T + 1)
 
 
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA context")
 def test_an_executor_on_a_stream_of_the_users_own_gives_the_plain_sum(framework: Any) -> None:
     rng = np.random.default_rng(0)
     hosts = [rng.standard_normal(shape).astype("float32") for shape in ((900, 800), (800, 700))]

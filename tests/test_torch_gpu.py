@@ -44,6 +44,7 @@ def arrays_of(equation: str, dtype: str) -> list[Any]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("equation", EQUATIONS)
 @pytest.mark.usefixtures("reset_debug_mode")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_no_contraction_waits_for_the_device(equation: str, dtype: str) -> None:
     arrays = arrays_of(equation, dtype)
     einsumx.einsum(equation, *arrays)
@@ -55,6 +56,7 @@ def test_no_contraction_waits_for_the_device(equation: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("equation", EQUATIONS)
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")  # of a view
 def test_contractions_are_captured_in_a_graph(equation: str, dtype: str) -> None:
     arrays = arrays_of(equation, dtype)
     expected = einsumx.einsum(equation, *arrays)

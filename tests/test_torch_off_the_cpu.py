@@ -81,16 +81,24 @@ def test_products_of_integers_take_no_memory_for_all_terms_on_cuda(dtype):
     assert digits_workspace(plan.operands) < plan.peak_bytes < 500_000_000
 
 
+def test_products_of_integers_of_unknown_size_are_computed_in_float64_on_cuda():
+    expression = einsumx.expression("ij,jk->ik", (None, None), (None, None))
+    with FakeTensorMode(), Calls() as calls:
+        torch.compile(expression, dynamic=True, backend="eager")(cuda(4, 3, dtype="int64"), cuda(3, 5, dtype="int64"))
+    assert calls.dtypes["mm"] == {torch.float64}
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
 @pytest.mark.parametrize("inner", [1, 3, 1000])
-def test_products_of_digits_are_exact(dtype, inner):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_products_of_digits_are_exact(dtype, inner, is_known):
     bounds = np.iinfo(dtype)
     rng = np.random.default_rng(0)
     lhs = rng.integers(bounds.min, bounds.max, (4, inner), dtype, endpoint=True)
     rhs = rng.integers(bounds.min, bounds.max, (inner, 5), dtype, endpoint=True)
     lhs[0], rhs[:, 0] = bounds.min, bounds.min
     lhs[1], rhs[:, 1] = bounds.max, bounds.max
-    run = kernels._product_of_digits(lhs.shape, rhs.shape, dtype)
+    run = kernels._product_of_digits(torch.matmul, dtype, inner if is_known else kernels._LONGEST)
     found = run(torch.from_numpy(lhs), torch.from_numpy(rhs)).numpy()
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(found, lhs @ rhs)
@@ -100,7 +108,7 @@ def test_the_workspace_of_digits_covers_what_is_allocated():
     lhs, rhs = torch.ones(60, 500, dtype=torch.int64), torch.ones(500, 70, dtype=torch.int64)
     operands = [einsumx.Operand(tuple(side.shape), "int64") for side in (lhs, rhs)]
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        kernels._product_of_digits((60, 500), (500, 70), "int64")(lhs, rhs)
+        kernels._product_of_digits(torch.matmul, "int64", 500)(lhs, rhs)
     now = peak = 0
     for event in profile.profiler.kineto_results.events():
         if event.name() == "[memory]":

@@ -495,7 +495,7 @@ class TorchAdapter(Adapter):
             case Matmul() if op.sums:
                 return self._integers.any_product(op.sums)  # type: ignore[no-any-return]
             case Matmul():
-                return self._kernels.any_product  # type: ignore[no-any-return]
+                return self._kernels.any_product(dtype)  # type: ignore[no-any-return]
             case Cast():
                 target = self.dtype(op.dtype)
                 return lambda source: source.to(target)

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
-from einsumx.backends.torch.choices import LARGEST, SIGNED, copies_turned, digits_of, loop_axis, pays_in_floats
+from einsumx.backends.torch.choices import INTEGERS, LARGEST, SIGNED, copies_turned, digits_of, loop_axis, pays_in_floats
 from einsumx.dtypes import itemsize
 from einsumx.host import array_memory
 from einsumx.ir.bind import planned_sizes
@@ -54,6 +54,9 @@ _LINES = 4096
 _LINES_OF_PAGES = 256
 _PAGE = 4096
 _BLOCK = 1 << 16
+
+# More elements than a tensor of integers has along a summed axis of unknown size.
+_LONGEST = 1 << 35
 
 
 # -- new tensors --------------------------------------------------------------------------------------------------
@@ -198,14 +201,20 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     This is exact if no sum exceeds 2**53. Short integers guarantee that by their dtype; for long ones the kernel checks
     the operands. CUDA has no products of integers, and multiplies their digits in float64.
     """
-    on_host, in_digits = _integer_product_on_host(lhs, rhs, dtype), _product_of_digits(lhs, rhs, dtype)
+    on_host = _integer_product_on_host(lhs, rhs, dtype)
+    in_digits = _product_of_digits(product(lhs, rhs, "float64"), dtype, lhs[-1])
     return lambda lhs, rhs: (in_digits if lhs.is_cuda else on_host)(lhs, rhs)
 
 
-def _product_of_digits(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
-    """A product of integers from products of their digits, which have so few bits that sums in float64 are exact."""
-    wide = product(lhs, rhs, "float64")
-    width, count = digits_of(dtype, lhs[-1])
+def _product_of_digits(wide: Kernel, dtype: str, inner: int) -> Kernel:
+    """A product of integers from products of their digits, which have so few bits that sums in float64 are exact.
+
+    Args:
+        wide: the product in float64.
+        dtype: of the integers.
+        inner: the most elements that are summed.
+    """
+    width, count = digits_of(dtype, inner)
 
     def digits(array: Array) -> list[Array]:
         if count == 1:
@@ -390,9 +399,12 @@ def _copy_blocks(target: Array, source: Array, axis: int, limit: int) -> None:
 # -- unknown sizes ------------------------------------------------------------------------------------------------
 
 
-def any_product(lhs: Array, rhs: Array) -> Array:
+def any_product(dtype: str) -> Kernel:
     """A product whose sizes are symbols."""
-    return _matmul(lhs, rhs)
+    if dtype not in INTEGERS:
+        return _matmul
+    in_digits = _product_of_digits(_matmul, dtype, _LONGEST)
+    return lambda lhs, rhs: (in_digits if lhs.is_cuda else _matmul)(lhs, rhs)
 
 
 def layout_without_guards(shape: Sequence[Any], strides: Sequence[Any]) -> tuple[Shape, Shape]:

@@ -20,8 +20,6 @@ _ATTRIBUTES = {
     "ClockRate": 1_530_000,
     "MemoryClockRate": 877_000,
     "GlobalMemoryBusWidth": 4096,
-    "ComputeCapabilityMajor": 7,
-    "ComputeCapabilityMinor": 0,
 }
 """Of a V100."""
 
@@ -37,6 +35,10 @@ class Device:
     @property
     def attributes(self) -> dict[str, int]:
         return dict(_ATTRIBUTES)
+
+    @property
+    def compute_capability(self) -> str:
+        return "70"
 
     def __enter__(self) -> Any:
         fake.local.devices = [*fake.local.devices, self.id]
