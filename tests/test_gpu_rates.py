@@ -1,4 +1,4 @@
-"""The cost of products and copies on GPUs, from the properties of a device, beside times that others measured."""
+"""The cost of products and copies on GPUs, from the properties of a device, beside measured times."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ V100 = Gpu.of_properties((7, 0), 80, 1_530_000, 877_000, 4096)
 T4 = Gpu.of_properties((7, 5), 40, 1_590_000, 5_001_000, 256)
 A100 = Gpu.of_properties((8, 0), 108, 1_410_000, 1_215_000, 5120)
 RTX3090 = Gpu.of_properties((8, 6), 82, 1_695_000, 9_751_000, 384)
+H200 = Gpu.of_properties((9, 0), 132, 1_980_000, 3_201_000, 6016)
 H100 = Gpu.of_properties((9, 0), 132, 1_980_000, 2_619_000, 5120)
 
 BATCH, HEADS, QUERIES, KEYS, UNITS = 64, 8, 100, 50, 128
@@ -94,7 +95,30 @@ def test_rates_are_shares_of_the_published_peaks(gpu, single, double, half, band
     rates = gpu_rates(gpu, Rates())
     for rate, peak in ((rates.gemm, single), (rates.double, double), (rates.half, half)):
         assert 2 * rate / 0.85 == pytest.approx(peak * 1e12, rel=0.02)
-    assert rates.copy / 0.9 == pytest.approx(bandwidth * 1e9, rel=0.01)
+    assert rates.stream / 0.85 == pytest.approx(bandwidth * 1e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("rate", "by_torch", "by_cupy"),
+    [
+        ("gemm", 25.4e12, 25.5e12),
+        ("double", 32.2e12, 32.1e12),
+        ("half", 454e12, 456e12),
+        ("stream", 4.09e12, 3.31e12),
+        ("copy", 2.58e12, 1.70e12),
+        ("permute", 1.09e12, 1.13e12),
+        ("matrix", 3.0e-9, 2.9e-9),
+    ],
+)
+def test_rates_of_an_h200_are_near_those_measured_on_one(rate, by_torch, by_cupy):
+    found = getattr(gpu_rates(H200, Rates()), rate)
+    assert found == pytest.approx(by_torch, rel=0.15)
+    assert found == pytest.approx(by_cupy, rel=0.6)
+
+
+def test_copies_on_an_h200_wait_for_instructions_and_on_a_v100_for_memory():
+    assert gpu_rates(H200, Rates()).copy < 0.6 * H200.bandwidth
+    assert gpu_rates(V100, Rates()).copy == 0.9 * V100.bandwidth
 
 
 def test_half_precision_runs_on_tensor_cores_and_double_precision_where_there_are_units():
@@ -138,7 +162,8 @@ def test_torchs_rates_are_those_of_the_device_once_it_is_in_use(monkeypatch):
 
 
 def test_cupys_rates_are_those_of_the_device(fake_cupy):
-    assert calibrated.__wrapped__(get_backend("cupy"), "cuda:1").rates == gpu_rates(V100, Rates(call=1e-5))
+    declared = get_backend("cupy").traits("cuda")
+    assert calibrated.__wrapped__(get_backend("cupy"), "cuda:1").rates == gpu_rates(V100, declared.rates)
 
 
 def test_plans_for_a_gpu_are_made_without_one():

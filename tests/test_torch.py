@@ -341,7 +341,7 @@ def cuda():
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:TensorFloat32 tensor cores")
 @pytest.mark.usefixtures("fresh_compiler")
 def test_cuda_compiled_by_inductor(cuda):
     lhs, rhs = torch.rand(2, 3, 4, 5, device=cuda), torch.rand(2, 3, 6, 5, device=cuda)

@@ -109,6 +109,15 @@ def test_a_loop_over_batch_axes_runs_only_where_each_step_saves_a_large_copy(lhs
     assert product_workspace((lhs, rhs)) == {None: expected, 0: result, 1: 0}[axis]
 
 
+def test_on_a_gpu_a_step_of_the_loop_must_save_more():
+    attention = apart(64, 8, 100, 128), apart(64, 8, 128, 50)
+    assert loop_axis(attention) == 0
+    assert loop_axis(attention, on_cpu=False) is None
+    assert loop_axis((apart(64, 2, 2000, 256), apart(64, 2, 256, 500)), on_cpu=False) is None
+    few = apart(3, 64, 8000, 256), apart(3, 64, 256, 200)
+    assert loop_axis(few, on_cpu=False) == 1
+
+
 def test_large_copies_of_transposed_matrices_stay_transposed():
     straight, small = apart(8, 16, 32, 32), apart(2, 4, 16, 16)
     assert not copies_turned((straight, straight))

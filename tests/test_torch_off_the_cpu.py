@@ -57,14 +57,15 @@ def meta(*shape, dtype="float32"):
     return torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
 
 
-def test_several_batch_axes_are_looped_over_off_the_cpu_instead_of_copied(unseen):
-    lhs, rhs = meta(64, 100, 8, 128).permute(0, 2, 1, 3), meta(64, 50, 8, 128).permute(0, 2, 3, 1)
+@pytest.mark.parametrize(("longer", "steps"), [(1, 1), (40, 8)])
+def test_several_batch_axes_are_looped_over_off_the_cpu_if_copies_take_longer(unseen, longer, steps):
+    lhs, rhs = meta(64 * longer, 100, 8, 128).permute(0, 2, 1, 3), meta(64 * longer, 50, 8, 128).permute(0, 2, 3, 1)
     with Calls() as calls:
         result = kernels.product(tuple(lhs.shape), tuple(rhs.shape), "float32")(lhs, rhs)
-    assert calls.names.count("bmm") == 8
-    # The result's axes are brought into order; torch.matmul would copy both operands, which are four times as large.
-    copied = [elements for name, elements, _ in calls.made if name in ("clone", "_unsafe_view", "copy_")]
-    assert copied == [result.numel()]
+    assert calls.names.count("bmm") == steps
+    copied = [elements for name, elements, _ in calls.made if name in ("clone", "copy_")]
+    # A loop brings the result's axes into order; both operands are larger.
+    assert copied == [result.numel()] if steps > 1 else [lhs.numel(), rhs.numel()]
     assert result.is_contiguous()
 
 
@@ -102,6 +103,24 @@ def test_products_of_digits_are_exact(dtype, inner, is_known):
     found = run(torch.from_numpy(lhs), torch.from_numpy(rhs)).numpy()
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(found, lhs @ rhs)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 5), (4, 1), (1, 1)])
+def test_integers_times_a_vector_are_multiplied_and_summed_on_cuda(dtype, rows, columns, monkeypatch):
+    bounds = np.iinfo(dtype)
+    rng = np.random.default_rng(0)
+    lhs = rng.integers(bounds.min, bounds.max, (3, rows, 7), dtype, endpoint=True)
+    rhs = rng.integers(bounds.min, bounds.max, (3, 7, columns), dtype, endpoint=True)
+    monkeypatch.setattr(kernels, "_product_of_digits", None)
+    with FakeTensorMode(), Calls() as calls:
+        product = kernels.integer_product(lhs.shape, rhs.shape, dtype)
+        product(cuda(*lhs.shape, dtype=dtype), cuda(*rhs.shape, dtype=dtype))
+    assert set(calls.dtypes["sum"]) == {getattr(torch, dtype)}
+    if columns == 1:
+        with np.errstate(all="ignore"):
+            found = kernels._summed_by_rows(torch.from_numpy(lhs), torch.from_numpy(rhs)).numpy()
+            np.testing.assert_array_equal(found, lhs @ rhs)
 
 
 def test_the_workspace_of_digits_covers_what_is_allocated():

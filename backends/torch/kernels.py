@@ -12,7 +12,15 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
-from einsumx.backends.torch.choices import INTEGERS, LARGEST, SIGNED, copies_turned, digits_of, loop_axis, pays_in_floats
+from einsumx.backends.torch.choices import (
+    INTEGERS,
+    LARGEST,
+    SIGNED,
+    copies_turned,
+    digits_of,
+    loop_axis,
+    pays_in_floats,
+)
 from einsumx.dtypes import itemsize
 from einsumx.host import array_memory
 from einsumx.ir.bind import planned_sizes
@@ -199,11 +207,19 @@ def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """The same for integers: a large product is computed in float64, because torch only has plain loops for integers.
 
     This is exact if no sum exceeds 2**53. Short integers guarantee that by their dtype; for long ones the kernel checks
-    the operands. CUDA has no products of integers, and multiplies their digits in float64.
+    the operands. CUDA has no products of integers: vectors are multiplied and summed, matrices as digits in float64.
     """
     on_host = _integer_product_on_host(lhs, rhs, dtype)
-    in_digits = _product_of_digits(product(lhs, rhs, "float64"), dtype, lhs[-1])
-    return lambda lhs, rhs: (in_digits if lhs.is_cuda else on_host)(lhs, rhs)
+    if min(len(lhs), len(rhs)) > 1 and 1 in (lhs[-2], rhs[-1]):
+        on_cuda = _summed_by_rows if rhs[-1] == 1 else lambda lhs, rhs: _summed_by_rows(rhs.mT, lhs.mT).mT
+    else:
+        on_cuda = _product_of_digits(product(lhs, rhs, "float64"), dtype, lhs[-1])
+    return lambda lhs, rhs: (on_cuda if lhs.is_cuda else on_host)(lhs, rhs)
+
+
+def _summed_by_rows(matrix: Array, vector: Array) -> Array:
+    """The product of a matrix of integers and a column."""
+    return (matrix * vector.mT).sum(-1, keepdim=True, dtype=matrix.dtype)
 
 
 def _product_of_digits(wide: Kernel, dtype: str, inner: int) -> Kernel:
@@ -315,16 +331,17 @@ def _several(batch: Shape, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     is_large = array_memory.is_large((*batch, lhs[-2], rhs[-1]), itemsize(dtype))
 
     @lru_cache(maxsize=16)
-    def faster(left: Shape, right: Shape) -> Kernel | None:
+    def faster(left: Shape, right: Shape, on_cpu: bool) -> Kernel | None:
         operands = Operand(lhs, dtype, left), Operand(rhs, dtype, right)
-        axis = loop_axis(operands)
+        axis = loop_axis(operands, on_cpu)
         if axis is not None:
             return partial(_looped, batch, axis)
         return partial(_merged, batch) if is_large or copies_turned(operands) else None
 
     def run(lhs: Array, rhs: Array) -> Array:
         # The strides of torch.compile's tensors can be symbols, which have no hash.
-        kernel = faster(lhs.stride(), rhs.stride()) if type(lhs) in _PLAIN and type(rhs) in _PLAIN else None
+        is_plain = type(lhs) in _PLAIN and type(rhs) in _PLAIN
+        kernel = faster(lhs.stride(), rhs.stride(), lhs.is_cpu) if is_plain else None
         if kernel is None or not (_is_unrecorded(lhs) and _is_unrecorded(rhs)):
             return _matmul(lhs, rhs)
         return kernel(lhs, rhs)

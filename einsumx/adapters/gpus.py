@@ -2,7 +2,7 @@
 
 The peaks of a generation are from the tables "Arithmetic Instructions" in the CUDA C++ Programming Guide and from
 NVIDIA's papers on each architecture. How much of a peak kernels reach was fitted to times that others measured on one
-V100 (https://github.com/apache/mxnet/issues/18043); no GPU was at hand.
+V100 (https://github.com/apache/mxnet/issues/18043), and to the rates that PyTorch and CuPy have on one H200.
 """
 
 from __future__ import annotations
@@ -72,9 +72,12 @@ _LANES = {
 }
 """By the first compute capability that has them."""
 
-_OF_PEAK, _OF_BANDWIDTH, _PERMUTED = 0.85, 0.9, 0.5
-"""The shares of the peak that large products reach, of the bandwidth that copies in long runs reach, and of their
-rate that copies which move the innermost axis reach."""
+_OF_PEAK, _STREAMED, _COPIED, _PERMUTED = 0.85, 0.85, 0.9, 0.45
+"""The shares of the peak that large products reach, and of the bandwidth that sums, copies in long runs, and copies
+which move the innermost axis reach."""
+
+_COPIED_A_CLOCK, _PERMUTED_A_CLOCK = 10, 4.2
+"""The most bytes that such copies read and write in a clock of a multiprocessor; an H200's memory is faster."""
 
 _TILE = 32
 """Rows or columns: the smallest tile that cuBLAS's kernels compute at full speed."""
@@ -92,17 +95,16 @@ def gpu_rates(gpu: Gpu, overheads: Rates) -> Rates:
     '8.3e+12 16 1 1.4e+12 7e-06'
     """
     lanes = _LANES[max(first for first in _LANES if first <= max(gpu.capability, min(_LANES)))]
-    clocks = _OF_PEAK * gpu.multiprocessors * gpu.clock
-    moved = _OF_BANDWIDTH * gpu.bandwidth
+    clocks, bandwidth = gpu.multiprocessors * gpu.clock, gpu.bandwidth
     return replace(
         overheads,
-        matrix=1e-8,
-        gemm=lanes.single * clocks,
-        double=lanes.double * clocks,
-        half=lanes.half * clocks,
+        matrix=3e-9,
+        gemm=_OF_PEAK * lanes.single * clocks,
+        double=_OF_PEAK * lanes.double * clocks,
+        half=_OF_PEAK * lanes.half * clocks,
         tile=_TILE,
-        stream=moved,
-        copy=moved,
-        permute=_PERMUTED * moved,
+        stream=_STREAMED * bandwidth,
+        copy=min(_COPIED * bandwidth, _COPIED_A_CLOCK * clocks),
+        permute=min(_PERMUTED * bandwidth, _PERMUTED_A_CLOCK * clocks),
         run=1e-12,
     )

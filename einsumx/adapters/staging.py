@@ -6,17 +6,23 @@ import mmap
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from math import prod
 from typing import Any, Protocol
 
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import name_of
+from einsumx.host import threads
 from einsumx.imports import imported
+from einsumx.ir.layout import ranges
 
 __all__ = ["Event", "Ring", "Uploads"]
 
 _BYTES = 8 << 20
 """The size of a buffer: large enough that copying it outweighs the launch, small enough to pin in milliseconds."""
+
+_ALONE = 1 << 20
+"""Bytes that one thread copies sooner than several."""
 
 _BUFFERS = 3
 """One buffer being filled, one being copied, and the next one."""
@@ -69,7 +75,6 @@ class Ring:
 
     def __call__(self, array: Any) -> Array:
         """Copy a NumPy array to the device."""
-        copyto = imported("numpy").copyto
         event: Event | None = None
         with self._lock:
             target = self._uploads.empty(array.shape, name_of(array.dtype))
@@ -78,7 +83,7 @@ class Ring:
                 part = array[box]
                 number = self._free_buffer()
                 piece = self._buffers[number][: part.nbytes]
-                copyto(piece.view(array.dtype).reshape(part.shape), part)
+                _fill(piece.view(array.dtype).reshape(part.shape), part)
                 self._events[number] = event = self._uploads.copy(target, start, piece)
                 start += part.nbytes
         if event is not None:
@@ -108,6 +113,18 @@ class Ring:
                 if event is not None:
                     stack.callback(event.synchronize)
             self._next = 0
+
+
+def _fill(target: Any, source: Any) -> None:
+    """Copy a piece, on all threads: one does not read the host's memory as fast as a device takes it."""
+    copyto = imported("numpy").copyto
+    if source.nbytes <= _ALONE:
+        copyto(target, source)
+        return
+    axis = source.shape.index(max(source.shape))
+    target, source = target.swapaxes(0, axis), source.swapaxes(0, axis)
+    parts = ranges(len(source), threads.get_num_threads())
+    threads.run([partial(copyto, target[part], source[part]) for part in parts])
 
 
 def _pieces(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
