@@ -48,7 +48,7 @@ def test_the_section_says_on_what_it_ran_and_a_step_that_fails_is_a_fault(gpu, t
     assert "Ran on the CPU, not on a GPU." in text
     assert "**A step**" in text
     assert "- Another: RuntimeError: out of luck\n" in text
-    assert text.count("Not run yet.") == 2
+    assert all(f"## {name}" in text for name in ("CuPy", "JAX"))  # as they were
 
 
 def test_every_test_that_needs_a_gpu_is_run(gpu):
@@ -87,7 +87,7 @@ def test_a_wrong_block_of_the_result_is_noticed(gpu):
     out = gpu.Checked(100, factor)
     right = gpu.Repeating(100)[10:30, :] @ factor
     out[10:30, 0:2] = right
-    assert out.written == 40
+    assert out.is_written.sum() == 40
     assert out.worst < 1e-5
     out[10:30, 0:2] = right[::-1]
     assert out.worst > 0.01

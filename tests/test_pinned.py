@@ -21,6 +21,7 @@ import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.staging import Ring
+from einsumx.host import threads
 
 
 class FakeCuda:
@@ -100,6 +101,20 @@ def test_an_array_arrives_however_many_buffers_it_goes_through(name: str, count:
     assert cuda.most <= count * nbytes
     ring.close()
     assert not cuda.pinned
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_large_piece_is_filled_by_several_threads(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[int] = []
+    run = threads.run
+    monkeypatch.setattr(threads, "run", lambda parts: (jobs.append(len(parts)), run(parts)))
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 3)
+    array = np.arange(1.2e6).reshape(1200, 1000)
+    array = array.T if turned else array
+    ring = Ring(FakeCuda(), 8 << 20)
+    assert np.array_equal(ring(array), array)
+    assert jobs == [3]  # the rest, 1.2 MB, is no work for two
+    ring.close()
 
 
 def test_a_ring_that_was_closed_can_be_used_again() -> None:

@@ -21,8 +21,8 @@ __all__ = ["Event", "Ring", "Uploads"]
 _BYTES = 8 << 20
 """The size of a buffer: large enough that copying it outweighs the launch, small enough to pin in milliseconds."""
 
-_ALONE = 1 << 20
-"""Bytes that one thread copies sooner than several."""
+_OF_THREAD = 1 << 20
+"""The least bytes of a piece that a thread copies: fewer take less time than handing them over."""
 
 _BUFFERS = 3
 """One buffer being filled, one being copied, and the next one."""
@@ -116,14 +116,14 @@ class Ring:
 
 
 def _fill(target: Any, source: Any) -> None:
-    """Copy a piece, on all threads: one does not read the host's memory as fast as a device takes it."""
-    copyto = imported("numpy").copyto
-    if source.nbytes <= _ALONE:
+    """Copy a piece, on several threads: one does not read the host's memory as fast as a device takes it."""
+    copyto, count = imported("numpy").copyto, min(source.nbytes // _OF_THREAD, threads.get_num_threads())
+    if count < 2:
         copyto(target, source)
         return
     axis = source.shape.index(max(source.shape))
     target, source = target.swapaxes(0, axis), source.swapaxes(0, axis)
-    parts = ranges(len(source), threads.get_num_threads())
+    parts = ranges(len(source), count)
     threads.run([partial(copyto, target[part], source[part]) for part in parts])
 
 
