@@ -102,8 +102,6 @@ def _selected(options: argparse.Namespace) -> list[Case]:
 
 def _judged(options: argparse.Namespace) -> Iterator[Run]:
     selected = _selected(options)
-    if not selected:
-        raise EinsumxError(f"no case of the level {options.level} is called {options.case!r}; --list shows them")
     for subject in _subjects(options):
         listed = subject.deviations
         outcomes = run(subject, selected, listed)

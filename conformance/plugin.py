@@ -51,6 +51,7 @@ def suite_test(
 
     Raises:
         BackendError: there is no such backend or function, or it cannot be used here.
+        EinsumxError: no case matches ``select``.
     """
     selected = cases(level, select, random, seed)
     judged = subjects(backends, callables, device)

@@ -34,6 +34,7 @@ from einsumx.conformance.features import (
 from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
+from einsumx.errors import EinsumxError
 
 __all__ = ["FEATURES", "LISTED", "cases", "run", "stale_entries", "unshown_entries"]
 
@@ -79,6 +80,9 @@ def cases(level: Level = "full", select: str = "*", random: int | None = None, s
         random: the number of random problems in each dtype; by default :data:`RANDOM`.
         seed: the seed of the random problems.
 
+    Raises:
+        EinsumxError: there are none.
+
     >>> [case.id for case in cases("quick", "diagonals/ii->i *")]
     ['diagonals/ii->i (3,3) float32', 'diagonals/ii->i (1,1) float32']
     """
@@ -86,6 +90,8 @@ def cases(level: Level = "full", select: str = "*", random: int | None = None, s
     at_level = [(name, case) for name, case in _named() + drawn if level == "full" or not case.full]
     expression = as_expression(select)
     selected = [case for name, case in at_level if expression.match(name)]
+    if not selected:
+        raise EinsumxError(f"no case of the level {level} is called {select!r}; einsumx conformance --list shows them")
     return sorted(selected, key=lambda case: list(FEATURES).index(case.feature))
 
 

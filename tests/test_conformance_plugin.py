@@ -68,3 +68,9 @@ def test_a_case_that_does_not_apply_is_skipped_with_the_reason(run_file):
     status, counts, text = run_file(select="dtypes/ij->ji *bfloat16")
     assert (status, counts["skipped"]) == (0, 1)
     assert "numpy has no bfloat16" in text
+
+
+def test_a_pattern_that_selects_no_case_is_an_error(run_file):
+    status, counts, text = run_file(select="diagonls/*")
+    assert (status, counts) == (2, {"error": 1})
+    assert "no case of the level quick is called 'diagonls/*'" in text
