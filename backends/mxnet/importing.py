@@ -23,7 +23,7 @@ _importing = RLock()
 
 _INSTALL = (
     "pip install mxnet==1.9.1 numpy==1.23.5; with a newer NumPy: pip install --no-deps mxnet==1.9.1, and "
-    "pip install requests graphviz"
+    "pip install requests graphviz, on Python 3.12 or newer also 'setuptools<80'"
 )
 
 
