@@ -95,6 +95,9 @@ _SHORT_ROW, _LONGEST_ROW = 128, {"float32": 2048, "float64": 2048, "complex64": 
 """The most elements of a row of a product that broadcasts for which the loop of NumPy's einsum is faster: that one,
 unless the dtype has another."""
 
+_SHORT_LOOP = 32
+"""The most elements of a row over which the einsum of NumPy loops for longer than memory takes to deliver them."""
+
 _SHORT_SUM, _SHORT_COMPLEX_SUM = 4, 2
 """The most elements of a row over which a sum runs faster along other axes."""
 
@@ -432,18 +435,21 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
     work = prod(sizes.values())
-    is_sweep = any(prod(shape) == work for shape in shapes)
-    pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
-    # Pieces along any other axis than the first one of the larger operand would share its cache lines.
-    longest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1][:1]
     shape = tuple(sizes[label] for label in output)
-    if pieces == 1 or not longest or longest not in output or sizes[longest] < pieces:
+    is_long = min(shape[-1] for shape in shapes if shape) > _SHORT_LOOP
+    is_sweep = is_long and any(prod(shape) == work for shape in shapes)
+    pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
+    # Pieces along the outer axes of the larger operand share none of its cache lines, and keep rows long.
+    largest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1]
+    cut_label = next((label for label in largest + output if label in output and sizes[label] >= get_num_threads()), "")
+    if pieces == 1 or not cut_label:
         return einsum_into(equation, shape, dtype)
 
     def box(term: str, cut: slice) -> Range:
-        return tuple(cut if label == longest else _ALL for label in term)
+        return tuple(cut if label == cut_label else _ALL for label in term)
 
-    parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in ranges(sizes[longest], pieces)]
+    slices = ranges(sizes[cut_label], min(pieces, sizes[cut_label]))
+    parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in slices]
     new = _maker(shape, dtype)
 
     def cut_einsum(*arrays: Any) -> Any:

@@ -170,6 +170,8 @@ def _candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> I
     if traits.rates.native and pair.dtype in traits.native_dtypes and not _has_too_many_labels(builder, pair):
         order, seconds = native_order(builder, pair)
         yield _Candidate(seconds, partial(native, result=order), None, "einsum")
+        if traits.rates.sweep and traits.strided:
+            yield from _along_batch(builder, pair)
     # Where a matmul copies nothing, it moves less than a product of all terms.
     copies = all_of_them or not reads_packed(traits, pair.dtype) or all(choice.moved for choice in choices)
     if copies and traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
@@ -262,6 +264,24 @@ def native(builder: Builder, pair: Pair, result: Labels) -> Term:
     if _has_too_many_labels(builder, pair):
         return _fused(builder, pair)
     return builder.native((pair.lhs, pair.rhs), result)
+
+
+def _along_batch(builder: Builder, pair: Pair) -> Iterator[_Candidate]:
+    """The framework's own einsum along a batch axis that is innermost in one operand, after a copy of the other."""
+    for term, other in ((pair.lhs, pair.rhs), (pair.rhs, pair.lhs)):
+        for label in other.memory[-1:]:
+            if label in pair.classes.batch and label != term.memory[-1]:
+                memory = (*[each for each in term.memory if each != label], label)
+                copied = pair._replace(lhs=builder.packed(term.slot, memory), rhs=other)
+                order, seconds = native_order(builder, copied)
+                seconds += builder.model(pair.dtype).copy(builder.size(memory), builder.size(memory[:-1]))
+                make = partial(_native_of_copy, term=term, memory=memory, other=other, result=order)
+                yield _Candidate(seconds, make, None, "einsum along the batch")
+
+
+def _native_of_copy(builder: Builder, _: Pair, term: Term, memory: Labels, other: Term, result: Labels) -> Term:
+    copied = builder.pack(term, memory, "an einsum along short rows takes longer than the copy")
+    return builder.native((copied, other), result)
 
 
 def _has_too_many_labels(builder: Builder, pair: Pair) -> bool:
