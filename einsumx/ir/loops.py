@@ -9,22 +9,26 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TypeVar
 
-__all__ = ["natural_order", "outer_loops"]
+__all__ = ["natural_loops", "outer_loops"]
 
 _Label = TypeVar("_Label")
 
 
-def natural_order(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> list[_Label]:
-    """The order of the result's labels for which the loops follow the operands.
+def natural_loops(
+    operands: Sequence[Sequence[_Label]], result: Sequence[_Label]
+) -> tuple[list[_Label], list[_Label], bool]:
+    """The order of the result's labels for which the loops follow the operands, and :func:`outer_loops` for it.
 
     Args:
-        operands: the labels of each in memory order.
+        operands: the labels of each of two in memory order; those that one of them lacks are kept.
         result: the labels of the result, in the order that is preferred where the operands allow any.
 
-    >>> "".join(natural_order(["ac", "abc"], "cb"))
-    'bc'
+    >>> natural_loops(["ac", "abc"], "cb")
+    (['b', 'c'], ['a', 'b'], True)
     """
-    return [label for label in _loop_order(operands, _all_labels(operands, result)) if label in result]
+    order = _loop_order(operands, result)
+    natural = [label for label in order if label in result]
+    return natural, *_outer(order, [*operands, natural])
 
 
 def outer_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> tuple[list[_Label], bool]:
@@ -38,33 +42,38 @@ def outer_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) 
     ((['a', 'b'], True), (['a'], True), (['a'], False))
     """
     arrays = [*operands, result]
-    order = _loop_order(arrays, _all_labels(operands, result))
-    inner = order[-1:]
-    while len(inner) < len(order) and all(_are_one(array, order[-len(inner) - 1], inner[0]) for array in arrays):
-        inner.insert(0, order[-len(inner) - 1])
-    is_packed = all(array[-1] == inner[-1] for array in arrays if inner and inner[-1] in array)
-    return order[: len(order) - len(inner)], is_packed
+    return _outer(_loop_order(arrays, result), arrays)
 
 
-def _all_labels(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> list[_Label]:
-    """The labels of the result, then those that are summed."""
-    return list(dict.fromkeys(chain(result, *operands)))
+def _outer(order: list[_Label], arrays: Sequence[Sequence[_Label]]) -> tuple[list[_Label], bool]:
+    """As :func:`outer_loops`, for loops in this order."""
+    if not order:
+        return [], True
+    first, is_packed = len(order) - 1, True
+    innermost = order[first]
+    for array in arrays:
+        is_packed = is_packed and (innermost not in array or array[-1] == innermost)
+    while first and all([_are_one(array, order[first - 1], order[first]) for array in arrays]):
+        first -= 1
+    return order[:first], is_packed
 
 
-def _loop_order(arrays: Sequence[Sequence[_Label]], labels: Sequence[_Label]) -> list[_Label]:
+def _loop_order(arrays: Sequence[Sequence[_Label]], preferred: Sequence[_Label]) -> list[_Label]:
     """Labels from the outermost loop to the innermost: an insertion sort from the last label to the first.
 
-    A label goes inside of another if all arrays with both have it inside.
+    A label goes inside of another if all arrays with both have it inside. The labels of ``preferred`` come first.
     """
+    places = [dict(zip(array, range(len(array)))) for array in arrays]
     order: list[_Label] = []  # from the innermost
-    for label in reversed(labels):
+    for label in reversed(dict.fromkeys(chain(preferred, *arrays))):
+        own = [(place, place[label]) for place in places if label in place]
         at = len(order)
-        for index in range(len(order) - 1, -1, -1):
-            other, is_inside, is_outside = order[index], False, False
-            for array in arrays:
-                if label in array and other in array:
-                    is_inside = is_inside or array.index(label) > array.index(other)
-                    is_outside = is_outside or array.index(label) < array.index(other)
+        for index in range(at - 1, -1, -1):
+            is_inside = is_outside = False
+            for place, mine in own:
+                other = place.get(order[index], mine)
+                is_inside = is_inside or mine > other
+                is_outside = is_outside or mine < other
             if is_outside:
                 break
             if is_inside:

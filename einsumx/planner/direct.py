@@ -15,7 +15,7 @@ from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel, depends_on_turns
-from einsumx.ir.loops import natural_order, outer_loops
+from einsumx.ir.loops import natural_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
@@ -478,9 +478,8 @@ def _faster_native(
         return None
     result = (*batch, *left.free, *right.free)
     memory = [left.term.memory, right.term.memory]
-    natural = tuple(natural_order(memory, use.target(result) or result))
-    loops, is_packed = outer_loops(memory, natural)
-    return natural if model.einsum(steps, size(loops), 2, is_packed) < seconds else None
+    natural, loops, is_packed = natural_loops(memory, use.target(result) or result)
+    return tuple(natural) if model.einsum(steps, size(loops), 2, is_packed) < seconds else None
 
 
 def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list[Op], Term]:
