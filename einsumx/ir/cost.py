@@ -21,7 +21,6 @@ from einsumx.ir.verify import replay
 
 __all__ = [
     "EINSUM_CALLS",
-    "EINSUM_ROW",
     "LOPSIDED",
     "CostModel",
     "LongSide",
@@ -330,9 +329,6 @@ _SHORT_SUM = 64
 EINSUM_CALLS = 1.4
 """The time of a call that reads an equation, in calls."""
 
-EINSUM_ROW = 1
-"""The overhead of an innermost loop of an einsum, in runs of a copy: NumPy takes 4 ns for it."""
-
 
 class CostModel:
     """How long an array call takes, in seconds.
@@ -456,7 +452,7 @@ class CostModel:
         if not rates.sweep:
             return call + work / (rates.native or rates.stream)
         rate = rates.sweep if is_packed and operands < 3 else rates.native or rates.sweep
-        return call + rows * EINSUM_ROW * rates.run + work / rate
+        return call + rows * rates.run + work / rate
 
     def sparse(self, elements: int, multiply_adds: int) -> float:
         """A call on sparse arrays.

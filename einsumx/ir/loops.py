@@ -53,7 +53,7 @@ def _outer(order: list[_Label], arrays: Sequence[Sequence[_Label]]) -> tuple[lis
     innermost = order[first]
     for array in arrays:
         is_packed = is_packed and (innermost not in array or array[-1] == innermost)
-    while first and all([_are_one(array, order[first - 1], order[first]) for array in arrays]):
+    while first and all(_are_one(array, order[first - 1], order[first]) for array in arrays):
         first -= 1
     return order[:first], is_packed
 
