@@ -323,7 +323,7 @@ def _matrix_product(
     """As :func:`direct_product`, for a product of matrices, unless the framework's own einsum takes less time."""
     batch, rows, cols = left.own, left.rows, right.rows
     if left.copied or right.copied or left.contracted != right.contracted:
-        if not _read(left, right, traits, dtype):
+        if not _read(left, right, traits, dtype, may_copy=may_be_native and rows == cols == 1 and left.inner > _TINY):
             return None
         if left.loops or right.loops:
             batch = (*batch, *left.loops, *right.loops)
@@ -351,8 +351,11 @@ def _matrix_product(
     return _product(sides, batch, slot)
 
 
-def _read(left: _Side, right: _Side, traits: Traits, dtype: str) -> bool:
-    """Choose between loops and copies; False if a copy takes long enough that a search may find a better way."""
+def _read(left: _Side, right: _Side, traits: Traits, dtype: str, *, may_copy: bool) -> bool:
+    """Choose between loops and copies; False if a copy takes long enough that a search may find a better way.
+
+    With ``may_copy`` it never is False.
+    """
     matrices, inner, rows, cols = left.matrices, left.inner, left.rows, right.rows
     if left.loops or right.loops:
         most = traits.max_batch_axes
@@ -365,7 +368,7 @@ def _read(left: _Side, right: _Side, traits: Traits, dtype: str) -> bool:
     if not (left.copied or right.copied) and left.contracted != right.contracted:
         (left if rows <= cols else right).copied = _OTHER_ORDER
     copied = matrices * inner * (rows * bool(left.copied) + cols * bool(right.copied))
-    if copied > _SMALL:
+    if copied > _SMALL and not may_copy:
         model = CostModel(traits, dtype)
         if model.copy(copied) > _CHEAP * model.matmul(1, matrices, rows, cols, inner):
             return False
