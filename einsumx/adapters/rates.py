@@ -30,7 +30,7 @@ class Rates:
         stream: bytes per second that products, sums and elementwise ops read and write.
         copy: bytes per second, read and written, of a copy in long contiguous runs.
         permute: the same for a copy that moves the innermost axis.
-        run: overhead of each contiguous run of a copy, and of each innermost loop of ``native``, in seconds.
+        run: overhead of each contiguous run of a copy, in seconds.
         native: multiply-adds per second of the framework's own einsum kernel; 0 if the planner must not use it.
         sweep: the same if it reads all arrays in memory order along its innermost loop; 0 if that is no faster.
     """

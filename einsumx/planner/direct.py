@@ -14,7 +14,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns
+from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel, depends_on_turns
 from einsumx.ir.loops import natural_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
@@ -130,7 +130,7 @@ def _is_tiny(steps: int, innermost: int, rates: Rates, calls: int = 1) -> bool:
     overhead = rates.call * (1 if calls == 1 else calls - EINSUM_CALLS)
     if steps > overhead * rates.native:  # which may be more than a float holds
         return False
-    return steps / rates.native + steps / innermost * rates.run <= overhead
+    return steps / rates.native + steps / innermost * EINSUM_ROW * rates.run <= overhead
 
 
 def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
