@@ -57,15 +57,18 @@ def direct_ops(
     output = equation.output
     calls: list[Op] = []
     keep = frozenset(output)
-    for slot, term in enumerate(terms):
-        needed = keep if len(terms) == 1 else keep.union(terms[1 - slot].labels)
-        if not needed.issuperset(term.labels):
+    alone = set(terms[0].labels)  # labels that only one operand has
+    if count == 2:
+        alone.symmetric_difference_update(terms[1].labels)
+    alone.difference_update(keep)
+    for slot, term in enumerate(terms if alone else ()):
+        if not alone.isdisjoint(term.labels):
             if 1 in operands[slot].shape or traits.max_sum_axes is not None:
                 return None
-            terms[slot] = _summed(term, needed, len(operands) + len(calls), calls)
-    slot = len(operands) + len(calls)
+            terms[slot] = _summed(term, alone, count + len(calls), calls)
+    slot = count + len(calls)
     term = terms[0]
-    if len(terms) == 2:
+    if count == 2:
         direct = direct_product(term, terms[1], keep, ResultUse(output), traits, dtype, slot)
         if direct is None:
             return None
@@ -79,17 +82,17 @@ def direct_ops(
         calls.append(Transpose(slot, slot - 1, tuple(map(term.labels.index, output))))
     elif not calls:  # a result is never the operand itself, though it may be a view
         calls.append(Reshape(slot, 0, equation.shape))
-    return tuple(calls), len(operands) + len(calls) - 1
+    return tuple(calls), count + len(calls) - 1
 
 
-def _summed(term: Term, needed: frozenset[int], slot: int, calls: list[Op]) -> Term:
-    """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order."""
+def _summed(term: Term, summed: set[int], slot: int, calls: list[Op]) -> Term:
+    """Append the sum over some labels: of axes in memory order, as the result has that order."""
     source, labels, memory = term.slot, term.labels, term.memory
     if memory != labels:
         calls.append(Transpose(slot, source, tuple(map(labels.index, memory))))
         source, slot = slot, slot + 1
-    calls.append(Sum(slot, source, tuple([axis for axis, label in enumerate(memory) if label not in needed])))
-    kept = tuple([label for label in memory if label in needed])
+    calls.append(Sum(slot, source, tuple([axis for axis, label in enumerate(memory) if label in summed])))
+    kept = tuple([label for label in memory if label not in summed])
     return Term(slot, kept, None, term.sizes)
 
 
@@ -171,11 +174,13 @@ def direct_product(
     """
     if not traits.strided or traits.min_batch_axes:
         return None
-    lhs_labels, rhs_labels = lhs.labels, rhs.labels
+    lhs_labels, rhs_labels, size_of = lhs.labels, rhs.labels, lhs.sizes.__getitem__
+    if 1 in lhs.sizes and 1 in map(size_of, (*lhs_labels, *rhs_labels)):
+        return None
     left, right = _Side(lhs, rhs_labels, keep), _Side(rhs, lhs_labels, keep)
     rows, cols = left.rows, right.rows
     steps = left.matrices * left.inner * rows * cols
-    if left.has_unit or right.has_unit or type(steps) is not int:
+    if type(steps) is not int:
         return None
     batch: Labels = ()
     if left.shared:
@@ -183,7 +188,7 @@ def direct_product(
     is_matmul = left.inner > 1 and dtype in traits.matmul_dtypes and dtype in FLOATS
     may_be_native = (steps <= _SMALL or rows == 1 or cols == 1) and _may_be_native(lhs, rhs, traits, dtype)
     if may_be_native and steps <= _SMALL and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
-        innermost = min(map(lhs.sizes.__getitem__, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
+        innermost = min(map(size_of, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
         if _is_tiny(steps, innermost, traits.rates):
             kept = [label for label in lhs_labels if label not in rhs_labels]
             kept += [label for label in rhs_labels if label not in lhs_labels]
@@ -239,8 +244,6 @@ class _Side:
         copied: why it is copied first, as ``[batch, free, contracted]`` or, if turned, ``[batch, contracted, free]``;
             empty if it is read in place.
         is_turned: the contracted labels lie outside of the free ones.
-        has_gaps: the array is not contiguous in the order of its axes in memory.
-        has_unit: a label has size 1.
         matrices, rows, inner: how many elements the labels of the batch, the free and the contracted ones span.
     """
 
@@ -250,8 +253,7 @@ class _Side:
     """The labels of the batch axes that it has, in order."""
 
     __slots__ = (
-        "contracted", "copied", "free", "has_gaps", "has_unit", "inner", "is_turned", "loops", "matrices", "own",
-        "rows", "shared", "term",
+        "contracted", "copied", "free", "inner", "is_turned", "loops", "matrices", "own", "rows", "shared", "term",
     )  # fmt: skip
 
     def __init__(self, term: Term, others: Labels, keep: frozenset[int]) -> None:
@@ -261,17 +263,14 @@ class _Side:
         loops: list[int] = []
         summed: list[int] = []
         shared: list[int] = []
-        matrices = rows = inner = span = dense = 1
+        matrices = rows = inner = span = 1
         free_end = summed_end = 0
-        reason, has_gaps, has_unit = "", False, False
+        reason = ""
         for axis in axes if strides is None else sorted(axes, key=strides.__getitem__):
             label = labels[axis]
             size = sizes[label]
             stride = span if strides is None else strides[axis]
             span = stride * size
-            has_gaps = has_gaps or stride != dense
-            has_unit = has_unit or size == 1
-            dense *= size
             if label not in others:
                 rows *= size
                 if loops or (free and stride != free_end):
@@ -296,13 +295,23 @@ class _Side:
                 summed_end = span
         self.term, self.shared, self.own = term, shared, ()
         self.matrices, self.rows, self.inner = matrices, rows, inner
-        self.is_turned, self.has_gaps, self.has_unit = bool(free) and summed_end > free_end, has_gaps, has_unit
+        self.is_turned = bool(free) and summed_end > free_end
         self.free, self.contracted, self.loops = tuple(free[::-1]), tuple(summed[::-1]), tuple(loops[::-1])
         self.copied = reason
         if reason:
             self.contracted = self.loops = ()
         elif loops:
             self.copied = "its free axes do not merge"
+
+    @property
+    def height(self) -> int:
+        """How many elements the free labels span in each matrix."""
+        return self.term.size(self.free) if self.loops else self.rows
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the array is not contiguous in the order of its axes in memory."""
+        return not self.term.is_packed and self.term.merged(self.term.memory) != 1
 
     def is_packed(self, on_right: bool) -> bool:
         """Whether it is C-contiguous as a product reads it on one side."""
@@ -385,14 +394,14 @@ def _do_loops_pay(side: _Side, others: int, traits: Traits, dtype: str) -> bool:
     """Whether a product for each element of ``loops`` takes less time than a copy; if large, surely less."""
     if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
         return False
-    matrices, inner = side.matrices, side.inner
-    count, rows = (side.term.size(labels) for labels in (side.loops, side.free))
-    elements = matrices * count * rows * inner
+    matrices, inner, rows = side.matrices, side.inner, side.height
+    count = side.rows // rows
+    elements = matrices * side.rows * inner
     is_small = elements <= _SMALL
     if not is_small and rows * inner * others < _TINY:
         return False
     model = CostModel(traits, dtype)
-    copied = model.copy(elements, turned=is_small) + model.matmul(1, matrices, count * rows, others, inner)
+    copied = model.copy(elements, turned=is_small) + model.matmul(1, matrices, side.rows, others, inner)
     return model.matmul(1, matrices * count, rows, others, inner) < copied
 
 
@@ -411,14 +420,12 @@ def _product_of_packed(
 
 def _slower(left: _Side, right: _Side, traits: Traits, dtype: str) -> float:
     """The seconds by which a product takes longer than with its sides swapped."""
-    rows, cols, inner, matrices = left.rows, right.rows, left.inner, left.matrices
-    if left.loops or right.loops:
-        rows, cols = left.term.size(left.free), right.term.size(right.free)
-        matrices *= left.term.size(left.loops) * right.term.size(right.loops)
+    rows, cols, inner = left.height, right.height, left.inner
     is_lopsided = traits.long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
     if not is_lopsided and (left.is_turned == right.is_turned or not depends_on_turns(rows, cols, inner)):
         return 0.0
     model = CostModel(traits, dtype)
+    matrices = left.matrices * (left.rows // rows) * (right.rows // cols)
     return model.matmul(1, matrices, rows, cols, inner, (left.is_turned, not right.is_turned)) - model.matmul(
         1, matrices, cols, rows, inner, (right.is_turned, not left.is_turned)
     )
@@ -495,49 +502,59 @@ def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list
         batch: the labels of the batch axes.
         slot: of the first op.
     """
+    left, right = sides
     calls: list[Op] = []
-    slots = []
-    sizes = sides[0].term.sizes
-    size_of = sizes.__getitem__
-    whole = made = tuple(map(size_of, batch))
-    for side, is_left in zip(sides, (True, False)):
-        term, free, contracted, reason, own = side.term, side.free, side.contracted, side.copied, side.own
-        source, labels, flat = term.slot, term.labels, term.flat
-        order = (*own, *free, *contracted) if is_left else (*own, *contracted, *free)
-        if flat is not None and (reason or labels != order):
-            calls.append(Reshape(slot, source, term.shape))
-            source, slot, flat = slot, slot + 1, None
-        if reason:
-            packed = (*own, *contracted, *free) if side.is_turned else (*own, *free, *contracted)
-            if labels != packed:
-                calls.append(Transpose(slot, source, tuple(map(labels.index, packed))))
-                source, slot = slot, slot + 1
-            calls.append(Copy(slot, source, reason))
-            source, slot, labels = slot, slot + 1, packed
-        if labels != order:
-            calls.append(Transpose(slot, source, tuple(map(labels.index, order))))
+    lhs = _as_matrix(left, batch, slot, calls, is_left=True)
+    rhs = _as_matrix(right, batch, slot, calls, is_left=False)
+    calls.append(Matmul(slot + len(calls), lhs, rhs))
+    result = (*batch, *left.free, *right.free)
+    product = Term(slot + len(calls) - 1, result, None, left.term.sizes)
+    if len(left.free) != 1 or len(right.free) != 1:
+        flat = tuple(map(product.sizes.__getitem__, batch))
+        for side in sides:
+            if side.free or batch:
+                flat = (*flat, side.height)
+        if flat != product.shape:
+            product.flat = flat
+    return calls, product
+
+
+def _as_matrix(side: _Side, batch: Labels, slot: int, calls: list[Op], *, is_left: bool) -> int:
+    """Append the ops that make an operand of a product; returns its slot. ``slot`` is that of the first of the calls."""
+    term, free, contracted, own = side.term, side.free, side.contracted, side.own
+    source, labels, flat = term.slot, term.labels, term.flat
+    order = (*own, *free, *contracted) if is_left else (*own, *contracted, *free)
+    is_matrix = len(free) == 1 == len(contracted) and len(own) == len(batch)
+    if labels == order and is_matrix and flat is None and not side.copied:
+        return source
+    slot += len(calls)
+    if flat is not None and (side.copied or labels != order):
+        calls.append(Reshape(slot, source, term.shape))
+        source, slot, flat = slot, slot + 1, None
+    if side.copied:
+        packed = (*own, *contracted, *free) if side.is_turned else (*own, *free, *contracted)
+        if labels != packed:
+            calls.append(Transpose(slot, source, tuple(map(labels.index, packed))))
             source, slot = slot, slot + 1
-        rows = prod(map(size_of, free))
+        calls.append(Copy(slot, source, side.copied))
+        source, slot, labels = slot, slot + 1, packed
+    if labels != order:
+        calls.append(Transpose(slot, source, tuple(map(labels.index, order))))
+        source, slot = slot, slot + 1
+    shape = None if flat is None else term.shape
+    if not is_matrix:
+        size_of = term.sizes.__getitem__
+        lead = tuple(map(size_of, own))
+        if len(own) != len(batch):
+            lead = tuple([size_of(label) if label in own else 1 for label in batch])
         if free or batch:
-            made = (*made, rows)
-        shape = None if flat is None else term.shape
-        if len(free) != 1 or len(contracted) != 1 or len(own) != len(batch):
-            inner = prod(map(size_of, contracted))
-            lead = whole
-            if len(own) != len(batch):
-                lead = tuple([size_of(label) if label in own else 1 for label in batch])
-            if free or batch:
-                shape = (*lead, rows, inner) if is_left else (*lead, inner, rows)
-            elif len(labels) > 1 or flat is not None:
-                shape = (inner,)
-        if shape is not None and shape != flat:
-            calls.append(Reshape(slot, source, shape))
-            source, slot = slot, slot + 1
-        slots.append(source)
-    lhs, rhs = slots
-    calls.append(Matmul(slot, lhs, rhs))
-    result = (*batch, *sides[0].free, *sides[1].free)
-    return calls, Term(slot, result, None, sizes, flat=None if made == tuple(map(size_of, result)) else made)
+            shape = (*lead, side.height, side.inner) if is_left else (*lead, side.inner, side.height)
+        elif len(labels) > 1 or flat is not None:
+            shape = (side.inner,)
+    if shape is not None and shape != flat:
+        calls.append(Reshape(slot, source, shape))
+        source = slot
+    return source
 
 
 # -- elementwise products -------------------------------------------------------------------------------------------
