@@ -200,7 +200,7 @@ class NumpyAdapter(Adapter):
         _, shape, dtype, strides, *_ = signature
         span = size = dtype.itemsize
         layout = None
-        for extent, stride in zip(reversed(shape), reversed(strides)):
+        for extent, stride in zip(shape[::-1], strides[::-1]):
             if stride != span and extent != 1:
                 layout = _in_elements(shape, strides, size)  # None for an array without elements
                 break
@@ -374,15 +374,21 @@ class NumpyAdapter(Adapter):
         return array[()]
 
     def prepare(self, run: Run, program: Program) -> Run:
-        types = set(map(attrgetter("dtype"), program.operands))
-        called = set(map(type, program.ops))
-        if "object" not in types and _LOUD.isdisjoint(called):
+        types, is_loud, casts = set(), False, False
+        for operand in program.operands:
+            types.add(operand.dtype)
+        for op in program.ops:
+            is_loud, casts = is_loud or type(op) in _LOUD, casts or type(op) is Cast
+        if not is_loud and "object" not in types:
             return run
-        if len(types) > 1 or Cast in called:
+        if len(types) > 1 or casts:
             types = set(slot_dtypes(program).values())
         if "object" in types:  # objects such as Decimal may use the caller's context
             return self._with_errstate(run)
-        return run if {"f", "c"}.isdisjoint(map(kind, types)) else self._quiet(run)
+        for dtype in types:
+            if kind(dtype) in "fc":
+                return self._quiet(run)
+        return run
 
     def _with_errstate(self, run: Run) -> Run:
         """``run`` without warnings."""

@@ -139,13 +139,10 @@ def bind_plain(written: str | Sequence[Any], shapes: tuple[tuple[int, ...], ...]
     'ab,bc->ca'
     """
     text, inputs, output, many = _lettered(written) if isinstance(written, str) else _listed(*written)
-    if len(inputs) != len(shapes) or not inputs:
+    sizes = _sizes(inputs, shapes, many) if len(inputs) == len(shapes) and inputs else None
+    if sizes is None or Unknown in map(type, sizes):
         return None
-    for labels, shape in zip(inputs, shapes):
-        if len(labels) != len(shape) or Unknown in map(type, shape):
-            return None
-    sizes = _sizes(inputs, shapes, many)
-    return None if sizes is None else SizedEquation(text, inputs, output, sizes, shapes, text)
+    return SizedEquation(text, inputs, output, sizes, shapes, text)
 
 
 _NumberedText: TypeAlias = tuple[str, tuple[tuple[int, ...], ...], tuple[int, ...], int]
@@ -170,21 +167,28 @@ def _listed(inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None) -> _N
 
 @lru_cache(maxsize=1024)
 def _lettered(text: str) -> _NumberedText:
+    # Loops and few functions: a first call finds each function that it enters outside of the processor's caches.
     left, arrow, right = text.partition("->")
-    letters = left.replace(",", "")
-    if not (text.isascii() and letters.isalpha()):
-        return text, (), (), 0
-    if not arrow:
-        right = "".join(sorted([letter for letter in set(letters) if letters.count(letter) == 1]))
-        text = f"{left}->{right}"
-    numbers = dict(zip(dict.fromkeys(letters), count()))
-    if len(set(right)) < len(right) or not numbers.keys() >= set(right):
-        return text, (), (), 0
-    number = numbers.__getitem__
+    numbers: dict[str, int] = {}
     inputs = []
     for term in left.split(","):
-        inputs.append(tuple(map(number, term)))  # noqa: PERF401  a comprehension is a function, for Python before 3.12
-    return text, tuple(inputs), tuple(map(number, right)), len(numbers)
+        labels = []
+        for letter in term:
+            if letter not in numbers:
+                numbers[letter] = len(numbers)
+            labels.append(numbers[letter])
+        inputs.append(tuple(labels))
+    if not arrow:
+        right = "".join(sorted([letter for letter in numbers if left.count(letter) == 1]))
+        text = f"{left}->{right}"
+    output = []
+    for letter in right:
+        if letter not in numbers or numbers[letter] in output:
+            return text, (), (), 0
+        output.append(numbers[letter])
+    if not (text.isascii() and "".join(numbers).isalpha()):
+        return text, (), (), 0
+    return text, tuple(inputs), tuple(output), len(numbers)
 
 
 def labels_of(equation: Equation, ranks: Sequence[int]) -> tuple[Label, ...]:
@@ -234,9 +238,11 @@ def _ellipsis_span(term: tuple[Label, ...], rank: int) -> int | None:
 def _sizes(
     inputs: tuple[tuple[int, ...], ...], shapes: Sequence[tuple[int, ...]], count: int
 ) -> tuple[int, ...] | None:
-    """The size of each label, None if one has two sizes; a size of 1 broadcasts, except along a diagonal."""
+    """The size of each label, None if they do not fit; a size of 1 broadcasts, except along a diagonal."""
     sizes = [1] * count
     for labels, shape in zip(inputs, shapes):
+        if len(labels) != len(shape):
+            return None
         for label, size in zip(labels, shape):
             if size != 1:
                 if sizes[label] != size and sizes[label] != 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import chain
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -159,10 +158,17 @@ def native_equation(inputs: Sequence[Labels], output: Labels) -> str:
     >>> native_equation([(7, 3), (3, 5)], (5, 7))
     'ab,bc->ca'
     """
-    labels = dict.fromkeys(chain(*inputs))
-    letters = dict(zip(labels, SYMBOLS if len(labels) <= len(SYMBOLS) else map(symbol, range(len(labels)))))
-    letter = letters.__getitem__
-    terms = []
-    for each in inputs:
-        terms.append("".join(map(letter, each)))  # noqa: PERF401  a comprehension is a function, for Python before 3.12
-    return f"{','.join(terms)}->{''.join(map(letter, output))}"
+    letters: dict[int, str] = {}
+    text, separator = "", ""
+    for labels in inputs:
+        text += separator
+        for label in labels:
+            if label not in letters:
+                number = len(letters)
+                letters[label] = SYMBOLS[number] if number < len(SYMBOLS) else symbol(number)
+            text += letters[label]
+        separator = ","
+    text += "->"
+    for label in output:
+        text += letters[label]
+    return text
