@@ -7,7 +7,7 @@ innermost of them has unit stride. :mod:`einsumx.planner.matmul` searches for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 from einsumx.adapters.rates import Rates
@@ -56,20 +56,18 @@ def direct_ops(
         return None
     output = equation.output
     calls: list[Op] = []
-    keep = frozenset(output)
-    alone = set(terms[0].labels)  # labels that only one operand has
-    if count == 2:
-        alone.symmetric_difference_update(terms[1].labels)
-    alone.difference_update(keep)
-    for slot, term in enumerate(terms if alone else ()):
-        if not alone.isdisjoint(term.labels):
-            if 1 in operands[slot].shape or traits.max_sum_axes is not None:
-                return None
-            terms[slot] = _summed(term, alone, count + len(calls), calls)
+    for slot, term in enumerate(terms):
+        needed = output if count == 1 else (*output, *terms[1 - slot].labels)
+        for label in term.labels:
+            if label not in needed:
+                if 1 in operands[slot].shape or traits.max_sum_axes is not None:
+                    return None
+                terms[slot] = _summed(term, needed, count + len(calls), calls)
+                break
     slot = count + len(calls)
     term = terms[0]
     if count == 2:
-        direct = direct_product(term, terms[1], keep, ResultUse(output), traits, dtype, slot)
+        direct = direct_product(term, terms[1], output, ResultUse(output), traits, dtype, slot)
         if direct is None:
             return None
         calls += direct[0]
@@ -85,14 +83,14 @@ def direct_ops(
     return tuple(calls), count + len(calls) - 1
 
 
-def _summed(term: Term, summed: set[int], slot: int, calls: list[Op]) -> Term:
-    """Append the sum over some labels: of axes in memory order, as the result has that order."""
+def _summed(term: Term, needed: Labels, slot: int, calls: list[Op]) -> Term:
+    """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order."""
     source, labels, memory = term.slot, term.labels, term.memory
     if memory != labels:
         calls.append(Transpose(slot, source, tuple(map(labels.index, memory))))
         source, slot = slot, slot + 1
-    calls.append(Sum(slot, source, tuple([axis for axis, label in enumerate(memory) if label in summed])))
-    kept = tuple([label for label in memory if label not in summed])
+    calls.append(Sum(slot, source, tuple([axis for axis, label in enumerate(memory) if label not in needed])))
+    kept = tuple([label for label in memory if label in needed])
     return Term(slot, kept, None, term.sizes)
 
 
@@ -157,7 +155,7 @@ def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], trai
 
 
 def direct_product(
-    lhs: Term, rhs: Term, keep: frozenset[int], use: ResultUse, traits: Traits, dtype: str, slot: int
+    lhs: Term, rhs: Term, keep: Collection[int], use: ResultUse, traits: Traits, dtype: str, slot: int
 ) -> tuple[list[Op], Term] | None:
     """The ops of a product of two terms, and its result, if they are clear.
 
@@ -245,6 +243,7 @@ class _Side:
             empty if it is read in place.
         is_turned: the contracted labels lie outside of the free ones.
         matrices, rows, inner: how many elements the labels of the batch, the free and the contracted ones span.
+        height: the rows of each matrix: without those of ``loops``.
     """
 
     loops: Labels
@@ -253,17 +252,17 @@ class _Side:
     """The labels of the batch axes that it has, in order."""
 
     __slots__ = (
-        "contracted", "copied", "free", "inner", "is_turned", "loops", "matrices", "own", "rows", "shared", "term",
+        "contracted", "copied", "free", "height", "inner", "is_turned", "loops", "matrices", "own", "rows", "shared", "term",
     )  # fmt: skip
 
-    def __init__(self, term: Term, others: Labels, keep: frozenset[int]) -> None:
+    def __init__(self, term: Term, others: Labels, keep: Collection[int]) -> None:
         sizes, labels, strides = term.sizes, term.labels, None if term.is_packed else term.strides
         axes = range(len(labels) - 1, -1, -1)
         free: list[int] = []
         loops: list[int] = []
         summed: list[int] = []
         shared: list[int] = []
-        matrices = rows = inner = span = 1
+        matrices = rows = height = inner = span = 1
         free_end = summed_end = 0
         reason = ""
         for axis in axes if strides is None else sorted(axes, key=strides.__getitem__):
@@ -279,6 +278,7 @@ class _Side:
                 if not free and (stride < summed_end if summed else stride != 1):
                     reason = reason or _NO_UNIT
                 free.append(label)
+                height *= size
                 free_end = span
             elif label in keep:
                 matrices *= size
@@ -294,7 +294,7 @@ class _Side:
                 summed.append(label)
                 summed_end = span
         self.term, self.shared, self.own = term, shared, ()
-        self.matrices, self.rows, self.inner = matrices, rows, inner
+        self.matrices, self.rows, self.height, self.inner = matrices, rows, height, inner
         self.is_turned = bool(free) and summed_end > free_end
         self.free, self.contracted, self.loops = tuple(free[::-1]), tuple(summed[::-1]), tuple(loops[::-1])
         self.copied = reason
@@ -302,11 +302,6 @@ class _Side:
             self.contracted = self.loops = ()
         elif loops:
             self.copied = "its free axes do not merge"
-
-    @property
-    def height(self) -> int:
-        """How many elements the free labels span in each matrix."""
-        return self.term.size(self.free) if self.loops else self.rows
 
     @property
     def has_gaps(self) -> bool:
@@ -322,7 +317,7 @@ class _Side:
         """Copy the term with its innermost axis innermost, and the contracted labels in this order."""
         memory, own = self.term.memory, self.own
         self.free = tuple([label for label in memory if label not in own and label not in contracted])
-        self.contracted, self.loops = contracted, ()
+        self.contracted, self.loops, self.height = contracted, (), self.rows
         self.is_turned = bool(self.free) and memory[-1] == self.free[-1]
 
 

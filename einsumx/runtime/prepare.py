@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
@@ -249,14 +248,15 @@ def plain_run(
         operands = tuple(map(adapter.operand, signatures))
     except BackendError:
         return None  # the error will say of which operand
-    dtype = operands[0].dtype
-    for operand in operands:
+    dtype, device = operands[0].dtype, adapter.device_of(signatures[0])
+    shapes = []
+    for operand, signature in zip(operands, signatures):
         if operand.dtype != dtype or operand.weak:
             return None
-    sized = bind.bind_plain(written, tuple(map(_shape_of, operands)))
-    device, *others = set(map(adapter.device_of, signatures))
-    if others:
-        device = one_device(adapter, signatures)
+        if adapter.device_of(signature) != device:
+            device = one_device(adapter, signatures)
+        shapes.append(operand.shape)
+    sized = bind.bind_plain(written, tuple(shapes))
     traits = calibration.calibrated(adapter, device)
     is_served = traits.dtypes is None or dtype in traits.dtypes
     if sized is None or not is_served or wisdom.may_have(adapter, device, sized):
@@ -264,9 +264,6 @@ def plain_run(
     steps = path.find_path(sized, optimize, operands)
     program = lower.lower(sized, operands, steps, lower.Setting(adapter.name, device, traits, dtype))
     return execute.executable(program, adapter)
-
-
-_shape_of = attrgetter("shape")
 
 
 def described(adapter: Adapter, signatures: Sequence[Signature]) -> tuple[Operand, ...]:
