@@ -98,30 +98,27 @@ def _of_pair(
     """
     if len(calls) == 1 and calls[0][1] == arguments and finish is None:
         return calls[0][2]
+    if len(arguments) > 2:
+        return None
     chains: dict[int, list[Callable[..., Array]]] = {}
     for slot in arguments:
         chains[slot] = []
-    first = chains[arguments[0]]
-    product = None
-    before: list[Callable[..., Array]] = []
-    other: list[Callable[..., Array]] = []
-    last_out = -1
+    first = before = other = chains[arguments[0]]
+    product, last_out = None, -1
     for out, sources, kernel in calls:
-        source = sources[0]
-        if len(sources) == 1 and source in chains and (source in arguments or source == last_out):
-            chain = chains.pop(source)
+        chain = chains.pop(sources[0], None)
+        if chain is None:
+            return None
+        if len(sources) == 1 and (not chain or sources[0] == last_out):
             chain.append(kernel)
-            chains[out] = chain
-        elif len(sources) == 2 and product is None and source in chains and sources[1] in chains:
-            product = kernel
-            before, other = chains.pop(source), chains.pop(sources[1])
-            chains[out] = []
+        elif len(sources) == 2 and product is None and sources[1] in chains:
+            product, before, other, chain = kernel, chain, chains.pop(sources[1]), []
         else:
             return None
-        last_out = out
-    if len(chains) > 1 or result not in chains:
+        chains[out], last_out = chain, out
+    last = chains.pop(result, None)
+    if last is None or chains:
         return None
-    last = chains[result]
     if finish is not None:
         last.append(finish)
     if product is None:
