@@ -252,7 +252,8 @@ class _Side:
     """The labels of the batch axes that it has, in order."""
 
     __slots__ = (
-        "contracted", "copied", "free", "height", "inner", "is_turned", "loops", "matrices", "own", "rows", "shared", "term",
+        "contracted", "copied", "free", "height", "inner", "is_turned", "loops", "matrices", "own", "rows", "shared",
+        "term",
     )  # fmt: skip
 
     def __init__(self, term: Term, others: Labels, keep: Collection[int]) -> None:
@@ -515,7 +516,7 @@ def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list
 
 
 def _as_matrix(side: _Side, batch: Labels, slot: int, calls: list[Op], *, is_left: bool) -> int:
-    """Append the ops that make an operand of a product; returns its slot. ``slot`` is that of the first of the calls."""
+    """Append the ops that make an operand of a product, the first to ``slot`` if there are none yet; returns its slot."""
     term, free, contracted, own = side.term, side.free, side.contracted, side.own
     source, labels, flat = term.slot, term.labels, term.flat
     order = (*own, *free, *contracted) if is_left else (*own, *contracted, *free)
