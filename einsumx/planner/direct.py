@@ -484,10 +484,9 @@ def _faster_native(
         return None
     result = (*batch, *left.free, *right.free)
     memory = [left.term.memory, right.term.memory]
-    natural = tuple(natural_order(memory, use.target(result) or result))
-    loops, is_packed = outer_loops(memory, natural)
+    natural, loops, is_packed = natural_loops(memory, use.target(result) or result)
     rows = size(loops) // (2 if len(loops) == 1 else 1)  # a single loop around the innermost one starts it sooner
-    return natural if model.einsum(steps, rows, 2, is_packed) < seconds else None
+    return tuple(natural) if model.einsum(steps, rows, 2, is_packed) < seconds else None
 
 
 def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list[Op], Term]:
