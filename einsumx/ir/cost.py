@@ -266,6 +266,8 @@ class PricedTraits(Protocol):
     @property
     def strided(self) -> bool: ...
     @property
+    def tiny_matmul(self) -> int: ...
+    @property
     def long_side(self) -> LongSide: ...
     @property
     def max_batch_axes(self) -> int | None: ...
@@ -296,8 +298,9 @@ _TINY, _TURNED_RIGHT = 1 << 12, 1.0
 """The most multiply-adds of a tiny product; and how much more overhead a product has whose right matrix is turned, as a
 BLAS packs it, where the framework prefers the longer operand in order."""
 
-_DOT = 0.2
-"""The overhead of a product of two vectors in a batch, relative to one of matrices."""
+_DOT, _LOOPED, _LOOPED_SUM = 0.2, 0.012, 16
+"""The overhead of a product of two vectors in a batch, and of each element of one in plain loops, relative to one of
+matrices; and the longest vectors that such loops sum faster than a multiplication and a sum."""
 
 _WRONG_SIDE = 0.2
 """The share by which a long sum takes longer with the longer operand on the left, where short ones prefer it there."""
@@ -327,15 +330,9 @@ multiply-adds, those of one thread, for which it does not."""
 _SHORT_SUM = 64
 """The terms of a sum whose arithmetic hides half of that."""
 
-EINSUM_CALLS = 1.4
-"""The time of a call that reads an equation, in calls."""
-
-EINSUM_ROW = 2
-"""The overhead of an innermost loop of an einsum, in runs of a copy.
-
-Fitted to NumPy's times for 1280 random pairs of up to 4e6 steps, in float32, float64 and complex64, in random memory
-orders: the kernel chosen by the estimates takes 1.03 times as long as the better of both (geometric mean).
-"""
+EINSUM_CALLS, EINSUM_ROW = 1.4, 2
+"""The time of a call that reads an equation, in calls; and the overhead of an innermost loop of an einsum, in runs of a
+copy, fitted to NumPy's times for 1280 random pairs of up to 4e6 steps in random memory orders."""
 
 
 class CostModel:
@@ -352,6 +349,7 @@ class CostModel:
     def __init__(self, framework: PricedTraits, dtype: str) -> None:
         self._rates = rates = framework.rates
         self._is_strided, self._long_side = framework.strided, framework.long_side
+        self._tiny_matmul = framework.tiny_matmul
         self._size = itemsize(dtype)
         self._byte = 1 / rates.stream
         self._arithmetic = relative_work(dtype, rates)
@@ -382,7 +380,7 @@ class CostModel:
             apart: a batch axis is between rows and columns.
         """
         work = self._tiled(rows, cols, inner) * self._arithmetic / self._rates.gemm
-        each = (work + self._moving(rows, cols, inner)) * (_INNER_BATCH if apart else 1)
+        each = (work + self._moving(rows, cols, inner, turned)) * (_INNER_BATCH if apart else 1)
         if self._is_strided:
             if turned[0] and turned[1] and _is_long_sum(rows, cols, inner):
                 each *= 1 + _BOTH_TURNED
@@ -392,9 +390,12 @@ class CostModel:
                 each += self._of_sides(rows, cols, inner, turned, each)
         return calls * self._rates.call + matrices * each
 
-    def _moving(self, rows: int, cols: int, inner: int) -> float:
+    def _moving(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool]) -> float:
         """The overhead of a product of matrices, and the time of reading and writing them."""
-        overhead = self._rates.matrix * (_DOT if rows == cols == 1 else 1)
+        is_looped = rows * cols * inner < self._tiny_matmul
+        if rows == cols == 1:  # both vectors need unit stride
+            is_looped = is_looped and inner <= _LOOPED_SUM and turned == (False, True)
+        overhead = self._rates.matrix * (_LOOPED * rows * cols if is_looped else _DOT if rows == cols == 1 else 1)
         return overhead + (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
 
     def _tiled(self, rows: int, cols: int, inner: int) -> int:
