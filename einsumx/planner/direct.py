@@ -515,7 +515,7 @@ def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list
 
 
 def _as_matrix(side: _Side, batch: Labels, slot: int, calls: list[Op], *, is_left: bool) -> int:
-    """Append the ops that make an operand of a product, the first to ``slot`` if there are none yet; returns its slot."""
+    """Append the ops that make an operand of a product, the first to ``slot`` if there are none; returns its slot."""
     term, free, contracted, own = side.term, side.free, side.contracted, side.own
     source, labels, flat = term.slot, term.labels, term.flat
     order = (*own, *free, *contracted) if is_left else (*own, *contracted, *free)
