@@ -373,7 +373,7 @@ def test_markdown_has_a_matrix_for_einsumx_with_a_note_for_each_reason_and_count
     assert widths == {1}
 
 
-@pytest.mark.parametrize(("subjects", "columns"), [(1, [1]), (7, [7]), (8, [4, 4]), (16, [5, 5, 6])])
+@pytest.mark.parametrize(("subjects", "columns"), [(1, [1]), (8, [8]), (9, [4, 5]), (17, [5, 6, 6])])
 def test_markdown_with_many_subjects_has_tables_that_fit_a_window(subjects, columns):
     runs = [made_run(outcome("forms/a"), subject=f"library{number}") for number in range(subjects)]
     runs[-1] = made_run(outcome("forms/a"), outcome("views/d"), subject=f"library{subjects - 1}")

@@ -23,7 +23,7 @@ _LEGEND = (
 
 _OTHERS = "[conformance.html](conformance.html) has the reason of each deviation."
 
-_MOST_COLUMNS = 7
+_MOST_COLUMNS = 8
 """The most subjects of one table: more are beside each other in no window."""
 
 
