@@ -150,6 +150,7 @@ class CupyOut(NumpyOut):
 
     update = OutAccess.update
     write_new = OutAccess.write_new
+    written = OutAccess.written
 
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):

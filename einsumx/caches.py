@@ -78,8 +78,8 @@ def when_cleared(function: Callable[[], None]) -> Callable[[], None]:
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
-    A call with text and arrays alone is looked up in ``calls``, and one in another form, with Python numbers or most
-    keywords in ``forms``.
+    A call with no keyword but ``out=`` is looked up in ``calls``, and one with Python numbers or most other keywords in
+    ``forms``.
     Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
     :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made of an
     equation that is not plain letters or integers, ``equations`` is searched.

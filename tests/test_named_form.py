@@ -52,7 +52,7 @@ def test_names_share_the_plans_of_lists_with_the_same_labels():
     einsumx.cache_clear()
     einsum(X, W, NAMES)
     einsum(X, ["batch", "seq", "d"], W, ["d", "out"], ["batch", "seq", "out"])
-    assert einsumx.cache_info()["forms"][:2] == (1, 1)
+    assert einsumx.cache_info()["calls"][:2] == (1, 1)
 
 
 def test_a_replaced_function_takes_names():

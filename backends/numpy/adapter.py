@@ -126,6 +126,18 @@ class NumpyOut(OutAccess):
                 result = result.astype(out.dtype)
             self.xp.copyto(out, result, casting="unsafe")
 
+    def written(self, run: Run, out: Signature, dtype: str) -> Run | None:
+        if out[0] is not self.xp.ndarray or dtype == "object" or self.adapter.dtype_name(out[2]) != dtype:
+            return None
+
+        def written(out: Array, *operands: Array) -> Array:
+            if not out.flags.writeable:
+                self.check(out, operands)
+            out[...] = run(*operands)
+            return out
+
+        return written
+
 
 class NumpyArithmetic(Arithmetic):
     """Arithmetic without warnings, in the memory of new arrays."""

@@ -12,7 +12,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.typing import Array, Recorded
+from einsumx.adapters.typing import Array, Recorded, Run, Signature
 from einsumx.errors import REFUSALS, BackendError, shown
 from einsumx.imports import LazyModule
 
@@ -139,6 +139,18 @@ class OutAccess(Part):
     def write_new(self, out: Array, result: Array) -> None:
         """As :meth:`write`, for a ``result`` that shares memory with no other array."""
         self.write(out, result)
+
+    def written(self, run: Run, out: Signature, dtype: str) -> Run | None:
+        """A function of ``out`` and the operands of ``run`` that checks ``out``, and writes the result to it.
+
+        None if :meth:`check` and :meth:`write_new` around ``run`` are as fast.
+
+        Args:
+            run: returns a new array.
+            out: the signature of ``out``.
+            dtype: of the result.
+        """
+        return None
 
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         """``out = alpha * result + beta * out``, computed in ``dtype``; ``beta=0`` does not read ``out``.

@@ -67,12 +67,16 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                 raise Uncacheable
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-                if out is not None or options or effort.is_set:
+                signature = adapter.signature
+                if options or effort.is_set:
                     run = _ready_for(adapter, translation, written, arrays, out, options)
-                elif written is equation:
-                    run = _ready_plain(adapter, translation, equation, *map(adapter.signature, operands))
+                elif out is not None:
+                    run = _ready_plain(adapter, translation, written, True, *map(signature, (out, *arrays)))
+                elif len(arrays) == 2:  # most calls, which take a tenth less without a star
+                    lhs, rhs = arrays
+                    run = _ready_plain(adapter, translation, written, False, signature(lhs), signature(rhs))
                 else:
-                    run = ready(adapter, translation, written, _NO_TARGET, *map(adapter.signature, arrays))
+                    run = _ready_plain(adapter, translation, written, False, *map(signature, arrays))
             except (AttributeError, BackendError, Uncacheable) as error:
                 try:
                     adapter, arrays = prepare.numbers_as_arrays(arrays)
@@ -229,18 +233,18 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
 
 
 @cached("calls")
-def _ready_plain(adapter: Adapter, translation: Translation, equation: str, *signatures: Signature) -> Run:
-    """The function for operands of these signatures and an equation in text form, without keywords.
+def _ready_plain(
+    adapter: Adapter, translation: Translation, written: str | Labels, is_written: bool, *signatures: Signature
+) -> Run:
+    """The function for operands of these signatures without keywords; if ``is_written``, the first is that of ``out``.
 
     A look-up need not tell types of values apart: signatures begin with the type of the array, and two of one type have
     values of the same types.
     """
-    if translation is of_einsum:
-        check_plain(adapter, signatures)
-        run = prepare.plain_run(adapter, equation, signatures)
-        if run is not None:
-            return run
-    return _made_ready(adapter, translation, equation, _NO_TARGET, *signatures)
+    if not is_written:
+        return _made_ready(adapter, translation, written, _NO_TARGET, *signatures)
+    out, *others = signatures
+    return _made_ready(adapter, translation, written, (out, None, None, "estimate"), *others)
 
 
 def _made_ready(

@@ -148,8 +148,12 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
 
     Before any work it checks what arrays of equal signatures may differ in: whether ``out`` can be written.
     """
-    run, access, fit = prepared.run, facets.out_of(adapter), _fitting(adapter, prepared.program, target)
-    check, write = access.check, access.write if cost.returns_view(prepared.program) else access.write_new
+    run, program = prepared.run, prepared.program
+    access, fit, is_view = facets.out_of(adapter), _fitting(adapter, program, target), cost.returns_view(program)
+    own = None if is_view or fit is not None else access.written(run, target, program.dtype)
+    if own is not None:
+        return own
+    check, write = access.check, access.write if is_view else access.write_new
 
     def run_into(out: Array, *arrays: Array) -> Array:
         check(out, arrays)
