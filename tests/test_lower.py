@@ -56,7 +56,7 @@ def test_attention_is_one_product_on_every_backend_and_on_numpy_without_a_copy(b
         ("ij,jk,kl->il", [(20, 30), (30, 40), (40, 5)], [Matmul, Matmul]),
         ("ijk,ikl->jl", [(20, 30, 40), (20, 40, 50)], [Matmul]),
         ("ij,jk->", [(20, 30), (30, 40)], [Sum, Sum, Matmul]),
-        ("ij,k->i", [(2000, 30), (40,)], [Sum, Sum, Multiply]),
+        ("ij,k->i", [(20_000, 30), (40,)], [Sum, Sum, Multiply]),
         ("ijx,jk->ik", [(20, 30, 50), (30, 40)], [Sum, Matmul]),
     ],
 )
@@ -96,7 +96,7 @@ def test_batch_axes_that_do_not_merge_cost_a_copy_only_where_matrices_must_lie_o
 def test_a_broadcast_axis_is_dropped_before_it_is_computed_with():
     plan = einsumx.plan("ij,jk->ik", (20, 1), (30, 40))
     assert [(op.src, op.axes) for op in ops_of(plan, Sum)] == [(1, (0,))]
-    assert arithmetic(plan) == [Sum, Multiply]
+    assert arithmetic(plan) == [Sum, Native]
 
 
 def test_a_batch_axis_that_one_operand_lacks_costs_no_copy():
@@ -195,17 +195,18 @@ def test_tiny_work_goes_to_the_native_kernel_where_that_is_faster():
 
 
 @pytest.mark.parametrize(
-    ("equation", "shapes", "made"),
+    ("equation", "shapes", "made", "views"),
     [
-        ("ac,abc->cb", [(2, 2000), (2, 2, 2000)], "ab,acb->cb"),  # its rows would be strided in the result
-        ("dbca,ba->cad", [(2, 8, 8, 32), (8, 32)], "abcd,bd->acd"),
-        ("abc,b->ca", [(2, 30, 40), (30,)], "abc,b->ac"),
+        ("ac,abc->cb", [(2, 2000), (2, 2, 2000)], "ab,acb->cb", 1),  # its rows would be strided in the result
+        ("dbca,ba->cad", [(3, 8, 8, 32), (8, 32)], "abcd,bd->acd", 1),
+        ("abc,b->ca", [(4, 30, 40), (30,)], "abc,b->ac", 1),
+        ("abc,b->ca", [(2, 30, 40), (30,)], "abc,b->ca", 0),  # NumPy leaves a small result in that order in memory
     ],
 )
-def test_a_native_result_follows_the_operands_in_memory_if_a_view_is_cheaper(equation, shapes, made):
+def test_a_native_result_follows_the_operands_in_memory_if_a_view_is_cheaper(equation, shapes, made, views):
     plan = einsumx.plan(equation, *shapes, dtypes="float32")
     assert [op.equation for op in ops_of(plan, Native)] == [made]
-    assert len(ops_of(plan, Transpose)) == (made[-1] != "a")
+    assert len(ops_of(plan, Transpose)) == views
     assert copies(plan) == []
 
 

@@ -105,8 +105,7 @@ _UPDATED = 1 << 18
 """The bytes of a block of ``out`` that is read, multiplied, added to and written while it is in the cache."""
 
 _FEW, _FEW_MATRICES = 1 << 17, 1 << 10
-"""The most products of the elements of all operands for which no time is spent on how to split the work, and the most
-matrices with so many."""
+"""The most multiply-adds for which no time is spent on how to split the work, and the most matrices with so many."""
 
 _TINY = 1 << 12
 """The most multiply-adds of a product whose time is all overhead. In OpenBLAS that is a lock, for which threads wait: a
@@ -335,7 +334,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     equation = f"{labels}->{''.join([labels[axis] for axis in kept])}"
     if prod(shape) <= _TINY:
-        return _tiny(equation)
+        return partial(_EINSUM, equation)
     result = tuple([shape[axis] for axis in kept])
     pieces, axis = _split_of_total(shape, axes, dtype)
     order = "C" if sums_inside(shape, axes, dtype) else "K"
@@ -415,26 +414,17 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
     return einsum
 
 
-def _tiny(equation: str) -> Kernel:
-    """NumPy's einsum with a C-contiguous result. Its loops follow the operands, as with a result in any order."""
-    if equation[-2] in ">-":
-        return partial(_EINSUM, equation)
-
-    def einsum(*arrays: Any) -> Any:
-        result = _EINSUM(equation, *arrays)
-        return result if result.flags.c_contiguous else result.copy()
-
-    return einsum
-
-
 def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
-    """The kernel of NumPy's own einsum, whose time is assumed to be proportional to the number of products."""
-    if prod(map(prod, shapes)) <= _FEW:
-        return _tiny(equation)
+    """The kernel of NumPy's own einsum, whose time is assumed to be proportional to the number of products.
+
+    A small result lies in memory as the operands do, a large one is C-contiguous.
+    """
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
     work = prod(sizes.values())
+    if work <= _FEW:
+        return partial(_EINSUM, equation)
     shape = tuple(sizes[label] for label in output)
     is_long = min(shape[-1] for shape in shapes if shape) > _SHORT_LOOP
     is_sweep = is_long and any(prod(shape) == work for shape in shapes)

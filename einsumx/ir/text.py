@@ -97,8 +97,8 @@ def brief_text(program: Program) -> str:
     >>> import einsumx
     >>> brief_text(einsumx.plan("ab,bc,cd->ad", (2, 9), (9, 3), (3, 8)))
     '(0*1)*2'
-    >>> brief_text(einsumx.plan("bij,bjk->bik", (8, 2, 9), (8, 9, 3), dtypes="int8"))
-    '8 of 0*1'
+    >>> brief_text(einsumx.plan("bij,bjk->bik", (800, 2, 9), (800, 9, 3), dtypes="int8"))
+    '800 of 0*1'
     """
     names = {slot: str(slot) for slot in range(len(program.operands))}
     shapes = replay(program.ops, [operand.shape for operand in program.operands])

@@ -14,19 +14,22 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import EINSUM_CALLS, EINSUM_ROW, LOPSIDED, CostModel, depends_on_turns
+from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns
 from einsumx.ir.loops import natural_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
 
-__all__ = ["direct_ops", "direct_product", "may_be_one_einsum", "one_einsum", "product_order"]
+__all__ = ["direct_ops", "direct_product", "einsum_result", "may_be_one_einsum", "one_einsum", "product_order"]
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
 
 _TINY = 64
 """The most multiply-adds of a product that is all overhead."""
+
+_NESTED = 5
+"""The most labels for which the innermost loop of an einsum takes no longer to start than a run of a copy."""
 
 _CHEAP = 0.1
 """The most time of copies, relative to that of the product, with which no other way can be much faster."""
@@ -46,7 +49,7 @@ def direct_ops(
     count, rates = len(operands), traits.rates
     steps = prod(equation.sizes) * max(count - 1, 1)
     # Compared first, as there may be more steps than a float holds.
-    is_quick = steps <= rates.call * rates.native * (count + 1) and _is_one_call(equation, steps, rates)
+    is_quick = steps <= rates.call * _loop_rate(rates) * (count + 1) and _is_one_call(equation, steps, rates)
     if is_quick and may_be_one_einsum(equation, operands, traits, dtype):
         return (one_einsum(equation, count),), count
     if count > 2 or not traits.strided or not traits.views or dtype in dict(traits.widen):
@@ -109,29 +112,36 @@ def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
     elif count > 2:
         is_slow, calls = False, count - 1
     else:
-        is_slow = len(first) <= 2 and len(last) <= 2 and not set(first).isdisjoint(last)
         # A term with labels of its own is summed before.
         calls = 1 + (not set(last).union(output).issuperset(first)) + (not set(first).union(output).issuperset(last))
+        is_slow = calls == 1 and len(first) <= 2 and len(last) <= 2 and not set(first).isdisjoint(last)
     innermost = steps
     for shape in equation.shapes:
         if shape and shape[-1] < innermost:
             innermost = shape[-1]
-    return not is_slow and _is_tiny(steps, innermost, rates, calls)
+    return not is_slow and _is_tiny(steps, innermost, len(equation.sizes), rates, calls)
 
 
-def _is_tiny(steps: int, innermost: int, rates: Rates, calls: int = 1) -> bool:
+def _is_tiny(steps: int, innermost: int, labels: int, rates: Rates, calls: int = 1) -> bool:
     """Whether the framework's own einsum loops for less than the overhead of so many calls, or of the only one.
 
     Args:
         steps: multiply-adds.
         innermost: about the length of the innermost loop: the least of the sizes of the operands' last axes.
+        labels: how many there are.
         rates: of the framework.
         calls: that compute the same.
     """
-    overhead = rates.call * (1 if calls == 1 else calls - EINSUM_CALLS)
-    if steps > overhead * rates.native:  # which may be more than a float holds
+    overhead, rate = EINSUM_CALLS * rates.call * max(calls - 1, 1), _loop_rate(rates)
+    if steps > overhead * rate:  # which may be more than a float holds
         return False
-    return steps / rates.native + steps / innermost * EINSUM_ROW * rates.run <= overhead
+    rows = steps / innermost * max(labels - _NESTED, 1)
+    return steps / rate + rows * rates.run <= overhead
+
+
+def _loop_rate(rates: Rates) -> float:
+    """The multiply-adds per second of the framework's own einsum in small arrays; 0 if there is none."""
+    return rates.sweep or rates.native
 
 
 def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
@@ -187,11 +197,14 @@ def direct_product(
     may_be_native = (steps <= _SMALL or rows == 1 or cols == 1) and _may_be_native(lhs, rhs, traits, dtype)
     if may_be_native and steps <= _SMALL and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
         innermost = min(map(size_of, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
-        if _is_tiny(steps, innermost, traits.rates):
+        is_outer = left.inner == 1 and rows > 1 and cols > 1
+        if is_outer or _is_tiny(steps, innermost, len({*lhs_labels, *rhs_labels}), traits.rates):
             kept = [label for label in lhs_labels if label not in rhs_labels]
             kept += [label for label in rhs_labels if label not in lhs_labels]
-            result = (*batch, *kept)
-            return _native(lhs, rhs, use.target(result) or result, slot)
+            result = use.target((*batch, *kept))
+            if result is None:
+                result = tuple(natural_loops([lhs.memory, rhs.memory], (*batch, *kept))[0])
+            return _native(lhs, rhs, result, slot)
     if left.inner == 1 and not (rows > 1 and cols > 1 and traits.outer_by_matmul):
         return _multiplied(lhs, rhs, use, traits, dtype, slot)
     if not is_matmul or (batch and rows == cols == 1 and not may_be_native):
@@ -205,6 +218,14 @@ def _may_be_native(lhs: Term, rhs: Term, traits: Traits, dtype: str) -> bool:
     """Whether the framework's own einsum computes the product."""
     most = traits.native_max_labels
     return traits.rates.native > 0 and dtype in traits.native_dtypes and len({*lhs.labels, *rhs.labels}) <= most
+
+
+def einsum_result(natural: Labels, use: ResultUse, steps: int) -> Labels:
+    """The axis order of a product by the framework's own einsum, whose loops follow the operands in ``natural`` order.
+
+    It is the requested one of a small result: in memory, the framework leaves that in natural order.
+    """
+    return (use.target(natural) if steps <= _SMALL else None) or natural
 
 
 def _native(lhs: Term, rhs: Term, result: Labels, slot: int) -> tuple[list[Op], Term]:
@@ -486,7 +507,9 @@ def _faster_native(
     memory = [left.term.memory, right.term.memory]
     natural, loops, is_packed = natural_loops(memory, use.target(result) or result)
     rows = size(loops) // (2 if len(loops) == 1 else 1)  # a single loop around the innermost one starts it sooner
-    return tuple(natural) if model.einsum(steps, rows, 2, is_packed) < seconds else None
+    if model.einsum(steps, rows, 2, is_packed) >= seconds:
+        return None
+    return einsum_result(tuple(natural), use, steps)
 
 
 def _product(sides: tuple[_Side, _Side], batch: Labels, slot: int) -> tuple[list[Op], Term]:

@@ -16,7 +16,7 @@ from einsumx.ir.cost import is_sweep
 from einsumx.ir.loops import natural_loops, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder
-from einsumx.planner.direct import direct_product, product_order
+from einsumx.planner.direct import direct_product, einsum_result, product_order
 from einsumx.planner.matmul import (
     Choice,
     Classes,
@@ -253,7 +253,8 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
             followed = price(outer, is_packed)
             # Of equals, the order of the operands, in which outer loops read memory better, too.
             if followed <= seconds:
-                return natural, followed + traits.rates.view
+                result = einsum_result(natural, pair.use, steps)
+                return result, followed + (result == natural) * traits.rates.view
     return target, seconds
 
 

@@ -26,7 +26,6 @@ EXCEPTIONS = {
     "TestEinsumPath.test_memory_contraints": LIMIT,
     "TestEinsumPath.test_memory_constraints": LIMIT,  # the same test as NumPy 2.5 spells it
     "TestEinsum.test_einsum_sorting_behavior": "asserts what the text of einsum_path ends with, in NumPy's own layout",
-    "TestEinsum.test_output_order": "asserts that a result of order='K' is in neither order; here the fastest one is F",
     "TestEinsum.test_subscript_range": "wants an error for labels beyond 52; any hashable is a label here",
     "TestEinsum.test_einsum_0d_out": "casts float64 to an int64 out= under casting='safe', which NumPy itself refuses "
     "with optimize=False; refused here always",
