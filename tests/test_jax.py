@@ -175,6 +175,18 @@ def test_a_plan_is_traced_once_for_many_calls(monkeypatch):
 # -- dtypes -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("equation", ["fd,ecbfa->abcde", "ecbfa,fd->abcde", "zfd,zbfa->zabd", "df,bfa->dab"])
+@pytest.mark.parametrize("jit", [False, True])
+def test_products_in_bfloat16_of_a_matrix_and_an_array_of_more_axes(equation, jit):
+    """XLA refuses some of them on processors with instructions for bfloat16, also those of jnp.einsum."""
+    sizes = dict(zip("abcdefz", (2, 3, 4, 5, 2, 6, 3)))
+    arrays = [np.ones([sizes[label] for label in term]) for term in equation.partition("->")[0].split(",")]
+    function = jax.jit(einsumx.einsum, static_argnums=0) if jit else einsumx.einsum
+    found = function(equation, *[jnp.asarray(array, "bfloat16") for array in arrays])
+    assert found.dtype == "bfloat16"
+    np.testing.assert_array_equal(np.asarray(found, "float64"), np.einsum(equation, *arrays))
+
+
 @pytest.mark.parametrize(("equation", "shapes"), [("a,b", [(2,), (3,)]), ("abc,c->abc", [(2, 3, 4), (4,)])])
 def test_products_do_not_rely_on_the_promotion_of_ranks(equation, shapes):
     arrays = [jnp.ones(shape, bool) for shape in shapes]
