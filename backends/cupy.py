@@ -26,6 +26,7 @@ from einsumx.backends.numpy.adapter import (
 )
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
+from einsumx.host import threads
 from einsumx.ir.layout import broadcast
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Operand, Program
@@ -96,7 +97,7 @@ class CupyBlocks(NumpyBlocks):
         return moved
 
     def ring(self, device: str) -> Ring | None:
-        return Ring(_Uploads(self.xp, self.adapter._device(device)))
+        return Ring(_Uploads(self.xp, self.adapter._device(device)), threads.copy)
 
     def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
         cuda = self.xp.cuda

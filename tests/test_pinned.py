@@ -92,7 +92,7 @@ ARRAYS = {
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_arrives_however_many_buffers_it_goes_through(name: str, count: int, nbytes: int) -> None:
     cuda, array = FakeCuda(), ARRAYS[name]
-    ring = Ring(cuda, nbytes, count)
+    ring = Ring(cuda, np.copyto, nbytes, count)
     for _ in range(2):
         found = ring(array)
         assert found.dtype == array.dtype
@@ -111,7 +111,7 @@ def test_a_large_piece_is_filled_by_several_threads(turned: bool, monkeypatch: p
     monkeypatch.setattr(threads, "get_num_threads", lambda: 3)
     array = np.arange(1.2e6).reshape(1200, 1000)
     array = array.T if turned else array
-    ring = Ring(FakeCuda(), 8 << 20)
+    ring = Ring(FakeCuda(), threads.copy, 8 << 20)
     assert np.array_equal(ring(array), array)
     assert jobs == [3]  # the rest, 1.2 MB, is no work for two
     ring.close()
@@ -119,7 +119,7 @@ def test_a_large_piece_is_filled_by_several_threads(turned: bool, monkeypatch: p
 
 def test_a_ring_that_was_closed_can_be_used_again() -> None:
     cuda = FakeCuda()
-    ring = Ring(cuda, 4096)
+    ring = Ring(cuda, np.copyto, 4096)
     assert not cuda.pinned
     ring(np.ones(10))
     assert sum(cuda.pinned.values()) == 4096  # there are no more buffers than pieces
@@ -133,7 +133,7 @@ def test_a_ring_that_was_closed_can_be_used_again() -> None:
 @pytest.mark.parametrize("fails_at", [1, 2, 5])
 def test_an_error_leaves_nothing_pinned(fails_at: int) -> None:
     cuda = FakeCuda(fails_at)
-    ring = Ring(cuda, 64)
+    ring = Ring(cuda, np.copyto, 64)
     with pytest.raises(RuntimeError, match="the device is gone"):
         ring(np.ones(1000))
     assert cuda.pinned
@@ -143,7 +143,7 @@ def test_an_error_leaves_nothing_pinned(fails_at: int) -> None:
 
 def test_several_threads_share_a_ring() -> None:
     cuda = FakeCuda()
-    ring = Ring(cuda, 64, 2)
+    ring = Ring(cuda, np.copyto, 64, 2)
     arrays = [np.full((number + 1, 50), number) for number in range(20)]
     with ThreadPoolExecutor(4) as pool:
         for array, found in zip(arrays, pool.map(ring, arrays)):
@@ -219,7 +219,7 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     )
     monkeypatch.setattr(staging, "torch", fake)
     adapter = get_backend("torch")
-    monkeypatch.setattr(adapter.blocks, "ring", lambda device: Ring(Uploads(device, adapter.dtype), 4096))
+    monkeypatch.setattr(adapter.blocks, "ring", lambda device: Ring(Uploads(device, adapter.dtype), np.copyto, 4096))
     yield cuda
     staging._stream.cache_clear()
 

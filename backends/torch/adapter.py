@@ -30,6 +30,7 @@ from einsumx.backends.torch.choices import (
 )
 from einsumx.dtypes import adopts, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.host import threads
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, memory_order
@@ -145,7 +146,7 @@ class TorchBlocks(BlockAccess):
     def ring(self, device: str) -> Ring | None:
         if device.partition(":")[0] != "cuda":
             return None
-        return Ring(staging.CudaUploads(self.xp.device(device), self.adapter.dtype))
+        return Ring(staging.CudaUploads(self.xp.device(device), self.adapter.dtype), threads.copy)
 
 
 class TorchExponents(Exponents):

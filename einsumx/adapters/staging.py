@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from math import prod
 from typing import Any, Protocol
 
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import name_of
-from einsumx.host import threads
 from einsumx.imports import imported
-from einsumx.ir.layout import ranges
 
 __all__ = ["Event", "Ring", "Uploads"]
 
 _BYTES = 8 << 20
 """The size of a buffer: large enough that copying it outweighs the launch, small enough to pin in milliseconds."""
-
-_OF_THREAD = 1 << 20
-"""The least bytes of a piece that a thread copies: fewer take less time than handing them over."""
 
 _BUFFERS = 3
 """One buffer being filled, one being copied, and the next one."""
@@ -62,12 +56,15 @@ class Ring:
 
     Args:
         uploads: the framework's part.
+        fill: copies the second NumPy array into the first, as :func:`einsumx.host.threads.copy` does.
         nbytes: bytes of a buffer.
         count: the most buffers.
     """
 
-    def __init__(self, uploads: Uploads, nbytes: int = _BYTES, count: int = _BUFFERS) -> None:
-        self._uploads, self._nbytes, self._count = uploads, nbytes, count
+    def __init__(
+        self, uploads: Uploads, fill: Callable[[Any, Any], None], nbytes: int = _BYTES, count: int = _BUFFERS
+    ) -> None:
+        self._uploads, self._fill, self._nbytes, self._count = uploads, fill, nbytes, count
         self._lock = threading.Lock()
         self._buffers: list[Any] = []
         self._events: list[Event | None] = []  # recorded after the last copy from each buffer
@@ -83,7 +80,7 @@ class Ring:
                 part = array[box]
                 number = self._free_buffer()
                 piece = self._buffers[number][: part.nbytes]
-                _fill(piece.view(array.dtype).reshape(part.shape), part)
+                self._fill(piece.view(array.dtype).reshape(part.shape), part)
                 self._events[number] = event = self._uploads.copy(target, start, piece)
                 start += part.nbytes
         if event is not None:
@@ -113,18 +110,6 @@ class Ring:
                 if event is not None:
                     stack.callback(event.synchronize)
             self._next = 0
-
-
-def _fill(target: Any, source: Any) -> None:
-    """Copy a piece, on several threads: one does not read the host's memory as fast as a device takes it."""
-    copyto, count = imported("numpy").copyto, min(source.nbytes // _OF_THREAD, threads.get_num_threads())
-    if count < 2:
-        copyto(target, source)
-        return
-    axis = source.shape.index(max(source.shape))
-    target, source = target.swapaxes(0, axis), source.swapaxes(0, axis)
-    parts = ranges(len(source), count)
-    threads.run([partial(copyto, target[part], source[part]) for part in parts])
 
 
 def _pieces(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
