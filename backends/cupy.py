@@ -26,7 +26,7 @@ from einsumx.backends.numpy.adapter import (
 )
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
-from einsumx.host import threads
+from einsumx.imports import imported
 from einsumx.ir.layout import broadcast
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Operand, Program
@@ -97,7 +97,8 @@ class CupyBlocks(NumpyBlocks):
         return moved
 
     def ring(self, device: str) -> Ring | None:
-        return Ring(_Uploads(self.xp, self.adapter._device(device)), threads.copy)
+        fill = imported("einsumx.backends.numpy.kernels").copy_into
+        return Ring(_Uploads(self.xp, self.adapter._device(device)), fill)
 
     def carried(self, function: Callable[..., Any]) -> Callable[..., Any]:
         cuda = self.xp.cuda

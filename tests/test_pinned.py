@@ -21,7 +21,7 @@ import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.staging import Ring
-from einsumx.host import threads
+from einsumx.backends.numpy import kernels
 
 
 class FakeCuda:
@@ -106,14 +106,14 @@ def test_an_array_arrives_however_many_buffers_it_goes_through(name: str, count:
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_large_piece_is_filled_by_several_threads(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[int] = []
-    run = threads.run
-    monkeypatch.setattr(threads, "run", lambda parts: (jobs.append(len(parts)), run(parts)))
-    monkeypatch.setattr(threads, "get_num_threads", lambda: 3)
+    run = kernels.run
+    monkeypatch.setattr(kernels, "run", lambda parts: (jobs.append(len(parts)), run(parts)))
+    monkeypatch.setattr(kernels, "get_num_threads", lambda: 3)
     array = np.arange(1.2e6).reshape(1200, 1000)
     array = array.T if turned else array
-    ring = Ring(FakeCuda(), threads.copy, 8 << 20)
+    ring = Ring(FakeCuda(), kernels.copy_into, 8 << 20)
     assert np.array_equal(ring(array), array)
-    assert jobs == [3]  # the rest, 1.2 MB, is no work for two
+    assert jobs == [12]  # four for each thread; the rest, 1.2 MB, is no work for two
     ring.close()
 
 

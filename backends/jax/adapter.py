@@ -387,32 +387,28 @@ class JaxAdapter(Adapter):
         """The function that multiplies two arrays, with a result of ``dtype``."""
         lax, wide = self._jax.lax, self.xp.float32 if dtype in HALVES else self.xp.dtype(dtype)
         settings = {"precision": self._options.precision, "preferred_element_type": wide}
-        if out_sharding is not None:
-            settings["out_sharding"] = out_sharding
 
         def kernel(*operands: Array) -> Array:
             sides = [operands[side] for side in dot.sides]
             lhs, rhs = [side if axes is None else lax.transpose(side, axes) for side, axes in zip(sides, dot.orders)]
-            if out_sharding is None and self._needs_matrix_last(dot, lhs, rhs, dtype):
+            sharding = self._batch_sharding(dot, lhs, rhs) if out_sharding is None else {"out_sharding": out_sharding}
+            if dtype == "bfloat16" and not sharding and self._needs_matrix_last(dot, lhs, rhs):
                 contracted, batch = dot.dimensions
                 turned = lax.dot_general(rhs, lhs, (contracted[::-1], batch[::-1]), **settings).astype(dtype)
                 product = self.xp.moveaxis(turned, -1, len(batch[0]))
             else:
-                placed = settings if out_sharding is not None else {**settings, **self._batch_sharding(dot, lhs, rhs)}
-                product = lax.dot_general(lhs, rhs, dot.dimensions, **placed).astype(dtype)
+                product = lax.dot_general(lhs, rhs, dot.dimensions, **settings, **sharding).astype(dtype)
             return product if dot.axes is None else lax.transpose(product, dot.axes)
 
         return kernel
 
-    def _needs_matrix_last(self, dot: _Dot, lhs: Array, rhs: Array, dtype: str) -> bool:
-        """Whether XLA refuses the product on processors with instructions for bfloat16.
+    def _needs_matrix_last(self, dot: _Dot, lhs: Array, rhs: Array) -> bool:
+        """Whether XLA refuses the product in bfloat16 on processors with instructions for it.
 
         It does for a matrix on the left and several free axes on the right, and takes them the other way round.
         """
-        if dtype != "bfloat16" or self._jax.default_backend() != "cpu":
-            return False
         left, right = [side.ndim - sum(map(len, axes)) for side, axes in zip((lhs, rhs), zip(*dot.dimensions))]
-        return left == 1 < right and not self._batch_sharding(dot, lhs, rhs)
+        return left == 1 < right and self._jax.default_backend() == "cpu"
 
     def _batch_sharding(self, dot: _Dot, lhs: Array, rhs: Array) -> dict[str, Any]:
         """The keywords of ``dot_general`` that shard batch axes as either operand does, where axes are explicit.

@@ -28,6 +28,7 @@ from einsumx.ir.parse import symbol
 __all__ = [
     "cast",
     "copy",
+    "copy_into",
     "einsum_into",
     "matmul",
     "matmul_workspace",
@@ -524,6 +525,14 @@ def cast(shape: Shape, source: str, target: str) -> Kernel:
         return out.transpose(inverse(order))
 
     return cut_cast
+
+
+def copy_into(out: Any, source: Any) -> None:
+    """Copy an array into another of its shape and dtype, on all threads if that takes less time."""
+    if _pieces(2 * source.nbytes / _BYTES) == 1:
+        out[...] = source
+    else:
+        _copy_boxes(source, out)
 
 
 def _copy_boxes(source: Any, out: Any) -> None:

@@ -30,7 +30,6 @@ from einsumx.backends.torch.choices import (
 )
 from einsumx.dtypes import adopts, kind, wrapped
 from einsumx.errors import BackendError, EquationError, SizeError, shown
-from einsumx.host import threads
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, memory_order
@@ -146,7 +145,8 @@ class TorchBlocks(BlockAccess):
     def ring(self, device: str) -> Ring | None:
         if device.partition(":")[0] != "cuda":
             return None
-        return Ring(staging.CudaUploads(self.xp.device(device), self.adapter.dtype), threads.copy)
+        fill = imported("einsumx.backends.numpy.kernels").copy_into
+        return Ring(staging.CudaUploads(self.xp.device(device), self.adapter.dtype), fill)
 
 
 class TorchExponents(Exponents):

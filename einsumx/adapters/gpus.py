@@ -96,12 +96,13 @@ def gpu_rates(gpu: Gpu, overheads: Rates) -> Rates:
     """
     lanes = _LANES[max(first for first in _LANES if first <= max(gpu.capability, min(_LANES)))]
     clocks, bandwidth = gpu.multiprocessors * gpu.clock, gpu.bandwidth
+    reached = _OF_PEAK * clocks
     return replace(
         overheads,
         matrix=3e-9,
-        gemm=_OF_PEAK * lanes.single * clocks,
-        double=_OF_PEAK * lanes.double * clocks,
-        half=_OF_PEAK * lanes.half * clocks,
+        gemm=lanes.single * reached,
+        double=lanes.double * reached,
+        half=lanes.half * reached,
         tile=_TILE,
         stream=_STREAMED * bandwidth,
         copy=min(_COPIED * bandwidth, _COPIED_A_CLOCK * clocks),

@@ -56,7 +56,7 @@ class Ring:
 
     Args:
         uploads: the framework's part.
-        fill: copies the second NumPy array into the first, as :func:`einsumx.host.threads.copy` does.
+        fill: copies the second NumPy array into the first, as the backend of NumPy does on all threads.
         nbytes: bytes of a buffer.
         count: the most buffers.
     """

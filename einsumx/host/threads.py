@@ -13,7 +13,7 @@ from _queue import SimpleQueue  # the module queue takes longer to import
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.caches import cache_clear
@@ -29,7 +29,6 @@ else:
 
 __all__ = [
     "alone",
-    "copy",
     "core_count",
     "get_num_threads",
     "has_small_kernels",
@@ -308,27 +307,6 @@ def run(jobs: Sequence[Job]) -> None:
         _pool.run(jobs, (threads if hold.found >= hold.usual else min(threads, hold.found)) - 1)
     finally:
         blas.release(hold)
-
-
-def copy(target: Any, source: Any) -> None:
-    """Copy an array into another of its shape, on as many threads as have a megabyte each.
-
-    One thread does not read the host's memory as fast as a GPU takes it.
-
-    >>> import numpy as np
-    >>> array = np.empty(2)
-    >>> copy(array, np.ones(2)), array
-    (None, array([1., 1.]))
-    """
-    count = min(source.nbytes >> 20, get_num_threads())
-    if count < 2:
-        np.copyto(target, source)
-        return
-    from einsumx.ir.layout import ranges
-
-    axis = source.shape.index(max(source.shape))
-    target, source = target.swapaxes(0, axis), source.swapaxes(0, axis)
-    run([partial(np.copyto, target[part], source[part]) for part in ranges(len(source), count)])
 
 
 def alone(function: Callable[..., Any], *arguments: Any) -> Any:
