@@ -407,8 +407,10 @@ class JaxAdapter(Adapter):
 
         It does for a matrix on the left and several free axes on the right, and takes them the other way round.
         """
+        if self._jax.default_backend() != "cpu":
+            return False
         left, right = [side.ndim - sum(map(len, axes)) for side, axes in zip((lhs, rhs), zip(*dot.dimensions))]
-        return left == 1 < right and self._jax.default_backend() == "cpu"
+        return left == 1 < right
 
     def _batch_sharding(self, dot: _Dot, lhs: Array, rhs: Array) -> dict[str, Any]:
         """The keywords of ``dot_general`` that shard batch axes as either operand does, where axes are explicit.
