@@ -409,8 +409,8 @@ class JaxAdapter(Adapter):
         """
         if self._jax.default_backend() != "cpu":
             return False
-        left, right = [side.ndim - sum(map(len, axes)) for side, axes in zip((lhs, rhs), zip(*dot.dimensions))]
-        return left == 1 < right
+        free: list[int] = [side.ndim - sum(map(len, axes)) for side, axes in zip((lhs, rhs), zip(*dot.dimensions))]
+        return free[0] == 1 < free[1]
 
     def _batch_sharding(self, dot: _Dot, lhs: Array, rhs: Array) -> dict[str, Any]:
         """The keywords of ``dot_general`` that shard batch axes as either operand does, where axes are explicit.
