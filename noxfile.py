@@ -179,14 +179,13 @@ def wheel(session: nox.Session) -> Path:
 def install(session: nox.Session, *requirements: str) -> None:
     """Install einsumx as its users do, not editable, with what a session asks for.
 
-    pip compiles modules on one core. Here all cores compile those of large frameworks, and Python the others where it
-    imports them.
+    pip compiles modules on one core. Here all cores compile those of einsumx and of large frameworks, and Python the
+    others where it imports them.
     """
     session.install("--no-compile", f"{wheel(session)}[conformance]", *requirements)
     (packages,) = Path(session.virtualenv.location).glob("lib/python3*/site-packages")
-    large = [str(packages / name) for name in ("jax", "torch", "tensorflow") if (packages / name).is_dir()]
-    if large:
-        session.run("python", "-m", "compileall", "-q", "-j", "0", *large, silent=True, success_codes=[0, 1])
+    large = [str(packages / name) for name in ("einsumx", "jax", "torch", "tensorflow") if (packages / name).is_dir()]
+    session.run("python", "-m", "compileall", "-q", "-j", "0", *large, silent=True, success_codes=[0, 1])
 
 
 def environment_of(session: nox.Session, library: str) -> dict[str, str]:
