@@ -197,6 +197,8 @@ def serving(kind: type) -> Adapter:
     Raises:
         BackendError: no backend serves the type.
     """
+    if is_builtin(kind):  # at once, as each call with a number as its first operand comes here
+        raise BackendError(f"values of type {kind.__name__} belong to no framework")
     adapter = _adapter_of(kind)
     if adapter is None:
         raise unknown_type_error(kind)
