@@ -8,9 +8,9 @@ from setuptools import setup
 PROJECT = Path(__file__).parent
 
 
-def setting(name: str) -> str:
-    """The value of a line ``name = "value"`` of pyproject.toml."""
-    (value,) = re.findall(rf'^{name} = "(.*)"$', (PROJECT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+def setting(file: str, name: str) -> str:
+    """The value of a line ``name = "value"`` of a file of the project."""
+    (value,) = re.findall(rf'^{name} = "(.*)"$', (PROJECT / file).read_text(encoding="utf-8"), re.MULTILINE)
     return value
 
 
@@ -23,6 +23,8 @@ def absolute(text: str, repository: str, tag: str) -> str:
 if __name__ == "__main__":
     readme = (PROJECT / "README.md").read_text(encoding="utf-8")
     setup(
-        long_description=absolute(readme, setting("Source"), "v" + setting("version")),
+        long_description=absolute(
+            readme, setting("pyproject.toml", "Source"), "v" + setting("einsumx/__init__.py", "__version__")
+        ),
         long_description_content_type="text/markdown",
     )

@@ -92,6 +92,8 @@ __all__ = [
     "unpatch",
 ]
 
+__version__ = "1.0.0rc1"
+
 _LAZY = {
     "Adapter": "adapters.base",
     "ArgmaxResult": "algebra.argmax",

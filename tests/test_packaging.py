@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).parent.parent
 PLACES = {"einsumx": "einsumx", "backends": "einsumx/backends", "conformance": "einsumx/conformance"}
 """The checkout's folders, and where a wheel has them."""
 
-(VERSION,) = re.findall(r'^version = "(.*)"$', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+VERSION = einsumx.__version__
 (SOURCE,) = re.findall(r'^Source = "(.*)"$', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
 
 package = pytest.mark.package

@@ -43,7 +43,7 @@ def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty pool with the default bound, for one test."""
     einsumx.cache_clear()
     monkeypatch.setattr(array_memory, "_pool", array_memory._MemoryPool())
-    monkeypatch.setattr(array_memory, "counts_idle_memory", lambda: False)
+    monkeypatch.setattr(array_memory, "_counts_idle_memory", lambda: False)
     einsumx.set_memory_pool("1GiB")
     yield
     gc.collect()
@@ -243,7 +243,7 @@ def test_clearing_the_caches_returns_the_memory() -> None:
 
 
 def test_nothing_is_held_where_idle_memory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_memory, "counts_idle_memory", lambda: True)
+    monkeypatch.setattr(array_memory, "_counts_idle_memory", lambda: True)
     outer(*vectors())
     assert einsumx.memory_pool_info().held == 0
 

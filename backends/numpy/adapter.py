@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from operator import attrgetter, methodcaller
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAccess, Semirings
@@ -19,13 +19,17 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import BLAS, INTEGERS, Traits
 from einsumx.dtypes import kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
-from einsumx.host.free_memory import free_host_bytes
-from einsumx.imports import imported
+from einsumx.imports import LazyModule, imported
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
-from einsumx.storage.maps import owns_memory, share_file
+
+if TYPE_CHECKING:
+    from einsumx.host import free_memory
+    from einsumx.storage import maps
+else:
+    free_memory, maps = LazyModule("einsumx.host.free_memory"), LazyModule("einsumx.storage.maps")
 
 __all__ = ["ADAPTER", "NumpyAdapter", "NumpyNames"]
 
@@ -70,7 +74,7 @@ class NumpyBlocks(BlockAccess):
         return array
 
     def free_bytes(self, device: str) -> int | None:
-        return free_host_bytes()
+        return free_memory.free_host_bytes()
 
 
 class NumpyOrders(MemoryOrders):
@@ -113,9 +117,12 @@ class NumpyOut(OutAccess):
         # A view of an operand may overlap with out=, or map the same file at another address. NumPy assigns one axis to
         # another that overlaps as if both had the same stride.
         is_view = getattr(result, "base", None) is not None and isinstance(result, self.xp.ndarray)
-        if is_view and (self.xp.may_share_memory(out, result) or (not owns_memory(result) and share_file(out, result))):
+        if is_view and (self.xp.may_share_memory(out, result) or self._may_share_file(out, result)):
             result = result.copy()
         self.write_new(out, result)
+
+    def _may_share_file(self, out: Array, result: Array) -> bool:
+        return not maps.owns_memory(result) and maps.share_file(out, result)
 
     def write_new(self, out: Array, result: Array) -> None:
         if out.dtype == getattr(result, "dtype", None):

@@ -26,13 +26,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from einsumx.caches import when_cleared
 from einsumx.errors import shown
 from einsumx.host.environment import variable
-from einsumx.host.free_memory import bytes_in, counts_idle_memory
-from einsumx.imports import LazyModule
+from einsumx.host.files import system_text
+from einsumx.imports import LazyModule, imported
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from einsumx.host import free_memory
 else:
+    free_memory = LazyModule("einsumx.host.free_memory")  # small arrays do not need it
     np = LazyModule("numpy")
 
 __all__ = ["MemoryPoolInfo", "empty", "is_large", "memory", "memory_pool_info", "release", "set_memory_pool", "unused"]
@@ -158,7 +161,7 @@ class _MemoryPool:
 
     def _give_back(self, block: _Block) -> None:
         bound = _bound()
-        if block.size <= bound and not counts_idle_memory() and block.offer():
+        if block.size <= bound and not _counts_idle_memory() and block.offer():
             self._idle.append(block)
             self.shrink(bound)
 
@@ -183,7 +186,7 @@ def memory(nbytes: int) -> Any:
     It is None if the pool is switched off, not used in this context, if the system has no memory left, or while the
     interpreter exits, when torch makes no tensor of such memory.
     """
-    if getattr(_local, "depth", 0) or not _bound() or sys.is_finalizing():
+    if getattr(_local, "depth", 0) or sys.is_finalizing() or not _bound():
         return None
     lease = _pool.lease(nbytes)
     return None if lease is None else np.asarray(lease)
@@ -244,7 +247,7 @@ def set_memory_pool(size: int | str) -> None:
     """
     size = as_python(size)
     if isinstance(size, str):
-        bound = bytes_in(size)
+        bound = free_memory.bytes_in(size)
         if bound is None:
             raise ValueError(
                 f"the size of the memory pool is {shown(size)}, which is no amount of memory; write '1GiB', '500MB', "
@@ -272,9 +275,23 @@ def memory_pool_info() -> MemoryPoolInfo:
 
 def _bound() -> int:
     if _pool.bound is None:
-        size = variable(_ENVIRONMENT, bytes_in, "an amount of memory such as 1GiB, 500MB, or bytes")
+        size = variable(_ENVIRONMENT, free_memory.bytes_in, "an amount of memory such as 1GiB, 500MB, or bytes")
         _pool.bound = _DEFAULT if size is None else size
     return _pool.bound
+
+
+def _counts_idle_memory() -> bool:
+    """Whether memory that the system may take back still counts against a bound of this process or of the machine.
+
+    It does if the address space is limited, or if the system does not overcommit memory.
+    """
+    try:
+        resource = imported("resource")
+    except ImportError:
+        return False
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return True
+    return (system_text("/proc/sys/vm/overcommit_memory") or "").strip() == "2"
 
 
 @when_cleared

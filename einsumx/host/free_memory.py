@@ -12,7 +12,7 @@ from einsumx.errors import EinsumxError
 from einsumx.host.files import system_text
 from einsumx.imports import imported
 
-__all__ = ["UNLIMITED", "bytes_in", "counts_idle_memory", "free_host_bytes", "is_out_of_memory"]
+__all__ = ["UNLIMITED", "bytes_in", "free_host_bytes", "is_out_of_memory"]
 
 _ROOT = "/"
 
@@ -80,20 +80,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     # TensorFlow's error is not a RuntimeError.
     may_tell = isinstance(error, RuntimeError) or type(error).__name__ == "ResourceExhaustedError"
     return may_tell and any(text in str(error).lower() for text in _TOLD)
-
-
-def counts_idle_memory() -> bool:
-    """Whether memory that the system may take back still counts against a bound of this process or of the machine.
-
-    It does if the address space is limited, or if the system does not overcommit memory.
-    """
-    try:
-        resource = imported("resource")
-    except ImportError:
-        return False
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        return True
-    return (system_text(f"{_ROOT}proc/sys/vm/overcommit_memory") or "").strip() == "2"
 
 
 def _available() -> int | None:

@@ -51,9 +51,8 @@ def calibrated(adapter: Adapter, device: str) -> Traits:
         return traits
     # An array without a device name is on the framework's default device, for most the CPU.
     for kind in (device,) if device else ("", "cpu"):
-        here = store.origin_of(adapter, kind)
-        found = store.read("rates", read_rates, [here.backend], here.device)
-        found = [row for row in found if row.key == str(get_num_threads()) and store.fits(row.origin, here)]
+        found = store.read_fitting("rates", read_rates, adapter, kind)
+        found = [row for row in found if row.key == str(get_num_threads())]
         if found:
             # A rate of 0 forbids the framework's own einsum, however fast it is.
             forbidden = {name: 0.0 for name in ("native", "sweep") if not getattr(traits.rates, name)}

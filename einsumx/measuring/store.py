@@ -15,8 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter
@@ -25,7 +24,20 @@ from einsumx.host.environment import has_store, store_path
 from einsumx.host.files import system_text
 from einsumx.imports import LazyModule, imported
 
-__all__ = ["MOST_ROWS", "Origin", "Reader", "Row", "Table", "check_row", "fits", "origin_of", "read", "remove", "write"]
+__all__ = [
+    "MOST_ROWS",
+    "Origin",
+    "Reader",
+    "Row",
+    "Table",
+    "check_row",
+    "fits",
+    "origin_of",
+    "read",
+    "read_fitting",
+    "remove",
+    "write",
+]
 
 _metadata: Any = LazyModule("importlib.metadata")
 _platform: Any = LazyModule("platform")
@@ -85,18 +97,26 @@ def origin_of(adapter: Adapter, device: str) -> Origin:
     engine = ""
     if adapter.module in sys.modules:
         engine = _line(adapter.device_model(device)) or (_blas() if package == "numpy" else "")
-    kind = device.partition(":")[0] or "default"
-    return Origin(adapter.name, kind, _version(package), _version("einsumx"), _machine(), engine)
+    return Origin(adapter.name, _kind(device), _version(package), _version("einsumx"), _machine(), engine)
+
+
+def _kind(device: str) -> str:
+    return device.partition(":")[0] or "default"
 
 
 def _version(package: str) -> str:
+    """The version that a package says it has, or that of its metadata, which takes long to read."""
+    found = getattr(sys.modules.get(package), "__version__", "")
+    return _line(str(found) or _installed_version(package)) or "unknown"
+
+
+def _installed_version(package: str) -> str:
     for late in ("email.parser", "importlib.metadata._adapters"):  # or a signal handler may interrupt their import
         imported(late)
     try:
-        found = _metadata.version(package) if package else ""
+        return str(_metadata.version(package)) if package else ""
     except (_metadata.PackageNotFoundError, ValueError):  # the distribution has another name, or is not installed
-        found = str(getattr(sys.modules.get(package), "__version__", ""))
-    return _line(found) or "unknown"
+        return ""
 
 
 def fits(stored: Origin, here: Origin) -> bool:
@@ -109,6 +129,7 @@ def fits(stored: Origin, here: Origin) -> bool:
     return stored[:-1] == here[:-1] and (stored.engine == here.engine or "" in (stored.engine, here.engine))
 
 
+@cache
 def _machine() -> str:
     """The model of the processor, by Linux or by the platform, and the number of cores."""
     lines = (system_text("/proc/cpuinfo", 4096) or "").splitlines()
@@ -116,6 +137,7 @@ def _machine() -> str:
     return f"{_line(model or _platform.processor() or _platform.machine())}, {os.cpu_count() or 1} cores"
 
 
+@cache
 def _blas() -> str:
     """NumPy's BLAS, its version, and the kind of processor that its kernels are for."""
     loaded = _threadpoolctl.ThreadpoolController().select(user_api="blas").info()
@@ -185,6 +207,13 @@ def read(table: Table, reader: Reader, backends: Collection[str] = (), device: s
     return []
 
 
+def read_fitting(table: Table, reader: Reader, adapter: Adapter, device: str) -> list[Row]:
+    """The rows of a table that hold for a device in this process, the oldest first; see :func:`read`."""
+    rows = read(table, reader, [adapter.name], _kind(device))
+    here = origin_of(adapter, device) if rows else None  # it takes long, and most devices have no rows
+    return [row for row in rows if here is not None and fits(row.origin, here)]
+
+
 def write(table: Table, rows: Iterable[Row]) -> None:
     """Add rows whose values are JSON, all or none. They replace those with the same origin and key.
 
@@ -195,7 +224,7 @@ def write(table: Table, rows: Iterable[Row]) -> None:
     """
     add = f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     drop = f"DELETE FROM {table} WHERE rowid <= (SELECT max(rowid) FROM {table}) - {MOST_ROWS}"
-    Path(store_path()).parent.mkdir(parents=True, exist_ok=True)
+    os.makedirs(os.path.dirname(store_path()), exist_ok=True)
     _run([*[(add, (*row.origin, row.key, row.value)) for row in map(check_row, rows)], (drop, ())], writes=True)
 
 
@@ -252,13 +281,12 @@ def _transaction(path: str, statements: Iterable[tuple[str, Sequence[str]]], wri
         raise OSError(f"this Python has no sqlite3: {error}") from error
     for each in (path, f"{path}-journal"):  # opening a pipe would wait
         with suppress(FileNotFoundError):
-            status = os.stat(each)  # noqa: PTH116
+            status = os.stat(each)
             if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
                 raise MalformedError(f"it is not a regular file of at most {_MOST_BYTES} bytes")
     patience = _PATIENCE if writes else _PATIENCE / 5
-    uri = f"{Path(path).absolute().as_uri()}?mode={'rwc' if writes else 'rw'}"
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(path, timeout=patience, isolation_level=None)) as connection:
             connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             tables = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
@@ -282,8 +310,9 @@ def _set_aside(path: str, error: MalformedError) -> None:
     outcome = f"is now called {path}.damaged"
     try:
         for suffix in ("-journal", "-wal", "-shm"):  # or SQLite would mend the next file with them
-            Path(path + suffix).unlink(missing_ok=True)
-        Path(path).replace(f"{path}.damaged")
+            with suppress(FileNotFoundError):
+                os.unlink(path + suffix)
+        os.replace(path, f"{path}.damaged")
     except FileNotFoundError:
         return  # another process did it
     except TimeoutError:  # of a signal handler

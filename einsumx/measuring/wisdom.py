@@ -93,13 +93,16 @@ def _loaded(adapter: Adapter, kind: str) -> _Known:
     known = _Known()
     try:
         if _is_kept(adapter) and has_store():
-            here = store.origin_of(adapter, kind)
-            for row in store.read("plans", findings.read_finding, [here.backend], here.device):
-                if store.fits(row.origin, here):
-                    known.add(row.key, row.value)
+            for row in store.read_fitting("plans", _read_finding, adapter, kind):
+                known.add(row.key, row.value)
     finally:  # a warning may be an error, but only once
         known = _known.setdefault((adapter, kind), known)
     return known
+
+
+def _read_finding(key: str, text: str) -> Finding:
+    """As in the module of findings, which is imported for the first one."""
+    return findings.read_finding(key, text)
 
 
 def _is_kept(adapter: Adapter) -> bool:
