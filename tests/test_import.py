@@ -7,6 +7,8 @@ import pytest
 from processes import printed
 
 import einsumx
+from einsumx.adapters.registry import get_backend
+from einsumx.measuring.calibration import store_rates
 
 pytestmark = pytest.mark.long
 
@@ -54,6 +56,24 @@ def test_a_small_product_loads_the_planner_but_nothing_for_blocks_plans_or_files
     modules = loaded("import einsumx; einsumx.einsum('ij,jk->ik', numpy.ones((2, 3)), numpy.ones((3, 4)))")
     assert {"einsumx.planner.direct", "einsumx.backends.numpy"} <= modules
     assert not [name for name in modules if name.startswith(NEVER_FOR_A_PRODUCT)]
+
+
+def test_where_rates_are_stored_a_first_call_reads_them_without_the_metadata_of_distributions(tmp_path, monkeypatch):
+    monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
+    store_rates(get_backend("numpy"), "cpu", {"gemm": 1e9})
+    modules = loaded("import einsumx; einsumx.einsum('ij,jk->ik', numpy.ones((2, 3)), numpy.ones((3, 4)))")
+    assert {"sqlite3", "einsumx.measuring.store"} <= modules
+    unused = (
+        "email",
+        "importlib.metadata",
+        "pathlib",
+        "random",
+        "socket",
+        "urllib",
+        "zipfile",
+        "einsumx.measuring.findings",
+    )
+    assert not [name for name in modules if name.startswith(unused)]
 
 
 def test_a_repeated_call_imports_nothing():
