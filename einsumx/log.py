@@ -1,10 +1,11 @@
 """The logger ``"einsumx"`` of Python's ``logging``, silent by default.
 
 ========  ==========================================================================================================
-DEBUG     each new plan: equation, shapes, path, number of ops, arithmetic, bytes copied, peak memory
-INFO      fallbacks: the framework's own einsum kernel in a plan; calls that :func:`einsumx.patch` leaves to the
-          framework, with the reason, once per replacement; smaller blocks after memory ran out
-INFO      blocks: the tiling of a contraction with a memory limit, each tenth of its blocks, and its end
+DEBUG     each new plan: equation, shapes, path, number of ops, calls of the framework's own einsum, arithmetic, bytes
+          copied, peak memory
+INFO      calls that :func:`einsumx.patch` leaves to the framework, with the reason, once per replacement
+INFO      blocks: the tiling of a contraction with a memory limit, each tenth of its blocks, and its end; smaller ones
+          after memory ran out
 WARNING   wisdom that cannot be written, once per process
 ========  ==========================================================================================================
 
@@ -19,16 +20,21 @@ from __future__ import annotations
 
 import warnings
 from inspect import currentframe
-from logging import INFO, NullHandler, getLogger
+from logging import DEBUG, INFO, NullHandler, getLogger
 
-__all__ = ["is_told", "log", "warn"]
+__all__ = ["log", "tells_fallbacks", "tells_plans", "warn"]
 
 log = getLogger("einsumx")
 log.addHandler(NullHandler())
 
 
-def is_told() -> bool:
-    """Whether new plans, and uses of a framework's own einsum, are logged."""
+def tells_plans() -> bool:
+    """Whether new plans are logged."""
+    return log.isEnabledFor(DEBUG)
+
+
+def tells_fallbacks() -> bool:
+    """Whether calls that are left to a framework are logged."""
     return log.isEnabledFor(INFO)
 
 

@@ -146,12 +146,10 @@ def test_a_product_is_priced_at_the_speed_of_products():
     assert einsum == op_seconds(Matmul(2, 0, 1), operands, TRAITS)
 
 
-def test_no_plan_is_said_to_fall_back_to_the_own_einsum(caplog, capsys):
+def test_no_plan_is_said_to_take_a_generic_kernel(capsys):
     from einsumx.cli.main import main
 
-    with caplog.at_level("INFO", "einsumx"):
-        assert main(["explain", "ab,bc->ac", "3,4", "4,5", "--backend", "jax"]) == 0
-    assert not [record for record in caplog.records if record.levelname == "INFO"]
+    assert main(["explain", "ab,bc->ac", "3,4", "4,5", "--backend", "jax"]) == 0
     assert capsys.readouterr().out.endswith("generic kernel  none\n")
 
 

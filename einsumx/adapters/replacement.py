@@ -178,7 +178,7 @@ _MAX_LOGGED = 1000
 
 def say_native(called: str, operands: Sequence[Any], why: str, owner: str = "the framework") -> None:
     """Log that a call falls back to its owner's own function, once for each equation and reason."""
-    if log.is_told():
+    if log.tells_fallbacks():
         equation = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
         if (called, equation, why) in _logged:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from logging import DEBUG
 from math import prod
 
 from einsumx.errors import excerpt, visible
@@ -15,7 +14,7 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
-from einsumx.log import is_told, log
+from einsumx.log import log, tells_plans
 
 __all__ = [
     "assumption",
@@ -127,16 +126,10 @@ def _grouped(name: str) -> str:
     return name if name.isdecimal() or name.endswith(")") else f"({name})"
 
 
-def tell_plan(program: Program, kernels: Kernels, has_fallbacks: bool) -> None:
-    """Log a new plan in one line, and each use of the framework's own einsum if that is a fallback."""
-    if not is_told():
-        return
-    if log.isEnabledFor(DEBUG):
+def tell_plan(program: Program, kernels: Kernels) -> None:
+    """Log a new plan in one line."""
+    if tells_plans():
         log.debug("plan %s: %s", excerpt(program.written), _plan_line(program, kernels))
-    for op in program.ops:
-        if has_fallbacks and isinstance(op, ops.Native):
-            text = excerpt(program.written)
-            log.info("plan %s takes the own einsum kernel of %s for %s", text, program.backend, op.equation)
 
 
 _NAMED = 8
@@ -154,9 +147,11 @@ def _plan_line(program: Program, kernels: Kernels | None) -> str:
     shapes, path = (" ".join(part) for part in (map(operand_text, program.operands), map(shape_text, program.path)))
     if len(program.operands) > _NAMED:
         shapes, path = f"{len(program.operands)} operands", f"of {len(program.path)} steps"
-    ops = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
+    count = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
+    own = sum(isinstance(op, ops.Native) for op in program.ops)
+    count += f" ({own} of the own einsum)" if own else ""
     return (
-        f"{shapes} {program.dtype} on {program.backend}, path {path}, {ops}, "
+        f"{shapes} {program.dtype} on {program.backend}, path {path}, {count}, "
         f"{quantity(cost.multiply_adds)} multiply-adds, {quantity(cost.copied, 'B')} copied, "
         f"peak {quantity(cost.peak_bytes, 'B')}"
     )

@@ -242,7 +242,7 @@ def plain_run(
     It is the plan that :func:`make_program` makes, made without the caches and the checks of keywords on the way there.
     """
     # An optimizer object may find another path next time.
-    if type(optimize) not in (str, list, tuple) or ("logging" in sys.modules and log.is_told()):
+    if type(optimize) not in (str, list, tuple) or ("logging" in sys.modules and log.tells_plans()):
         return None
     try:
         operands = tuple(map(adapter.operand, signatures))
@@ -358,7 +358,7 @@ def make_program(
         steps = path.find_path(sized, options.optimize, operands)
         program = lower.lower(sized, operands, steps, setting, choices or (), options.algebra)
         program = options.algebra.lowered(program)
-    text.tell_plan(program, adapter, has_fallbacks=not traits.pairs_by_einsum)
+    text.tell_plan(program, adapter)
     return program
 
 
