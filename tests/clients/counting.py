@@ -26,6 +26,7 @@ import einsumx
 from einsumx import patching
 from einsumx.adapters import replacement
 from einsumx.adapters.replacement import Function
+from einsumx.log import log
 
 SEVERITY = ("passed", "skipped", "xfailed", "xpassed", "failed")
 """Outcomes; a test has the last one that its phases or subtests have."""
@@ -51,7 +52,7 @@ class Counts:
 
 
 def note_native(called: str, operands: Any, why: str, owner: str = "") -> None:
-    """Count a call that is left to the framework. einsumx's log would tell of it, but new plans take longer with it."""
+    """Count a call that is left to the framework."""
     Counts.left += 1
     reasons[why] = reasons.get(why, 0) + 1
 
@@ -118,6 +119,7 @@ def count_calls() -> None:
     patching.behind = counted_behind
     patching.Names._current_places = counted_places  # type: ignore[method-assign]
     replacement.say_native = patching.say_native = note_native  # other modules import it from here later
+    log.setLevel("WARNING")  # some tests show every message, and to write one about a plan takes longer than the plan
 
 
 def patch() -> None:
