@@ -32,7 +32,7 @@ from einsumx.runtime.prepare import sized_equation
 __all__ = ["Fit", "fitted"]
 
 RATES = ("call", "view", "matrix", "gemm", "stream", "copy", "permute", "run", "native", "sweep")
-CONSTANTS = ("_LEAST_SIDE", "_INNER_BATCH", "EINSUM_ROW")
+CONSTANTS = ("_LEAST_SIDE", "_INNER_BATCH", "_START", "_FILL")
 """Numbers in ``einsumx.ir.cost`` that are fitted with the rates."""
 
 STEPS, DAMPING, STEP = 12, 1.0, 1e-3

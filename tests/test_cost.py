@@ -91,12 +91,18 @@ def arrays(*shapes, dtype="float32"):
         ),
         # Products of vectors: their inner size counts once, and their overhead is a fifth.
         (ops.Matmul(2, 0, 1), arrays((5, 1, 10), (5, 10, 1)), 2 + 5 * (0.05 + 10 / 100 + (10 + 10 + 2) * 4 / 40)),
-        # Innermost are k, j, j, both, and j. Each time that this loop starts, it takes as long as two runs of a copy.
-        (ops.Native(2, (0, 1), "ij,jk->ik"), arrays((3, 10), (10, 5)), 1.4 * 2 + 30 * 2 * 0.125 + 3 * 10 * 5 / 8),
-        (ops.Native(2, (0, 1), "ij,jk->ki"), arrays((3, 10), (10, 5)), 1.4 * 2 + 15 * 2 * 0.125 + 3 * 10 * 5 / 16),
-        (ops.Native(2, (0, 1), "ij,j->i"), arrays((3, 10), (10,)), 1.4 * 2 + 3 * 2 * 0.125 + 3 * 10 / 8),
-        (ops.Native(2, (0, 1), "ij,ij->"), arrays((3, 10), (3, 10)), 1.4 * 2 + 2 * 0.125 + 3 * 10 / 8),
-        (ops.Native(2, (0, 1), "ij,ji->"), arrays((3, 10), (10, 3)), 1.4 * 2 + 3 * 2 * 0.125 + 3 * 10 / 16),
+        # Innermost are k, j, j, both, and j. Each time that this loop starts, it takes as long as a run of a copy.
+        (ops.Native(2, (0, 1), "ij,jk->ik"), arrays((3, 10), (10, 5)), 1.4 * 2 + 30 * 0.125 + 3 * 10 * 5 / 8),
+        (ops.Native(2, (0, 1), "ij,jk->ki"), arrays((3, 10), (10, 5)), 1.4 * 2 + 15 * 0.125 + 3 * 10 * 5 / 16),
+        (ops.Native(2, (0, 1), "ij,j->i"), arrays((3, 10), (10,)), 1.4 * 2 + 3 * 0.125 + 3 * 10 / 8),
+        (ops.Native(2, (0, 1), "ij,ij->"), arrays((3, 10), (3, 10)), 1.4 * 2 + 0.125 + 3 * 10 / 8),
+        (ops.Native(2, (0, 1), "ij,ji->"), arrays((3, 10), (10, 3)), 1.4 * 2 + 3 * 0.125 + 3 * 10 / 16),
+        # In three loops, it takes as long as three. As c is kept and d is not, buffers are filled for each a and b.
+        (
+            ops.Native(2, (0, 1), "abd,bcd->ac"),
+            arrays((3, 5, 10), (5, 7, 10)),
+            1.4 * 2 + (3 * 105 + 9 * 15) * 0.125 + 1050 / 8,
+        ),
     ],
     ids=str,
 )

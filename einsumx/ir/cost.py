@@ -21,7 +21,6 @@ from einsumx.ir.verify import replay
 
 __all__ = [
     "EINSUM_CALLS",
-    "EINSUM_ROW",
     "LOPSIDED",
     "CostModel",
     "LongSide",
@@ -31,6 +30,7 @@ __all__ = [
     "PricedTraits",
     "Speeds",
     "depends_on_turns",
+    "einsum_starts",
     "freed",
     "in_use",
     "is_sweep",
@@ -330,9 +330,12 @@ multiply-adds, those of one thread, for which it does not."""
 _SHORT_SUM = 64
 """The terms of a sum whose arithmetic hides half of that."""
 
-EINSUM_CALLS, EINSUM_ROW = 1.4, 2
-"""The time of a call that reads an equation, in calls; and the overhead of an innermost loop of an einsum, in runs of a
-copy, fitted to NumPy's times for 1280 random pairs of up to 4e6 steps in random memory orders."""
+EINSUM_CALLS = 1.4
+"""The time of a call that reads an equation, in calls."""
+
+_NESTED, _START, _FILL = 2, 3, 9
+"""The most loops around the innermost one of an einsum that NumPy nests in C, so that a start of that takes as long as
+a run of a copy; the runs of a start by NumPy's iterator, for more loops; and those of filling its buffers."""
 
 
 class CostModel:
@@ -446,22 +449,21 @@ class CostModel:
         moved = elements * (self._size + (source_size or self._size))
         return rates.call + moved / (rates.permute if turned else rates.copy) + runs * rates.run
 
-    def einsum(self, steps: int, rows: int, operands: int, is_packed: bool) -> float:
+    def einsum(self, steps: int, rows: int, fills: int, loops: int, operands: int, is_packed: bool) -> float:
         """A call of the framework's own einsum.
 
         Args:
             steps: of its loop over all labels.
-            rows: how often it runs its innermost loop.
+            rows, fills, loops: as for :func:`einsum_starts`.
             operands: how many it takes.
-            is_packed: all arrays with the innermost label have it last in memory, without gaps. See
-            :mod:`einsumx.ir.loops`.
+            is_packed: all arrays with the innermost label have it last in memory, without gaps.
         """
         rates = self._rates
         call, work = EINSUM_CALLS * rates.call, steps * max(operands - 1, 1) * self._arithmetic
         if not rates.sweep:
             return call + work / (rates.native or rates.stream)
         rate = rates.sweep if is_packed and operands < 3 else rates.native or rates.sweep
-        return call + rows * EINSUM_ROW * rates.run + work / rate
+        return call + einsum_starts(rows, fills, loops) * rates.run + work / rate
 
     def sparse(self, elements: int, multiply_adds: int) -> float:
         """A call on sparse arrays.
@@ -474,7 +476,21 @@ class CostModel:
 
     def least_einsum(self, steps: int, operands: int) -> float:
         """The time of the same call if it has one row, packed."""
-        return self.einsum(steps, 1, operands, is_packed=True)
+        return self.einsum(steps, 1, 1, 0, operands, is_packed=True)
+
+
+def einsum_starts(rows: float, fills: int, loops: int) -> float:
+    """The time that an einsum takes to start its innermost loop, in runs of a copy.
+
+    Args:
+        rows: how often it starts.
+        fills: how often NumPy's iterator fills its buffers.
+        loops: how many there are around it. See :class:`einsumx.ir.loops.Loops`.
+
+    >>> einsum_starts(100, 1, 2), einsum_starts(100, 50, 3)
+    (100, 750)
+    """
+    return rows if loops <= _NESTED else _START * rows + _FILL * fills
 
 
 def is_sweep(lhs: Sequence[Hashable], rhs: Sequence[Hashable]) -> bool:
@@ -623,10 +639,11 @@ def _native_price(op: ops.Native, operands: Sequence[Operand], model: CostModel)
         axes = [axis for axis in memory_order(strides) if operand.shape[axis] != 1]
         orders.append([term[axis] for axis in axes])
         steps += [strides[axis] for axis in axes[-1:]]
-    outer, is_packed = outer_loops(orders, [letter for letter in op.output if sizes[letter] != 1])
-    is_packed = is_packed and all(step == 1 for step in steps)
-    amounts = (tuple(sizes.values()), tuple(sizes[letter] for letter in outer))
-    return Price(partial(model.einsum, operands=len(operands), is_packed=is_packed), amounts)
+    loops = outer_loops(orders, [letter for letter in op.output if sizes[letter] != 1])
+    is_packed = loops.is_packed and all(step == 1 for step in steps)
+    time = partial(model.einsum, loops=loops.count, operands=len(operands), is_packed=is_packed)
+    rows, fills = (tuple([sizes[letter] for letter in letters]) for letters in (loops.outer, loops.filled))
+    return Price(time, (tuple(sizes.values()), rows, fills))
 
 
 def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -> Price:

@@ -7,55 +7,77 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-__all__ = ["natural_loops", "outer_loops"]
+__all__ = ["Loops", "natural_loops", "outer_loops"]
 
 _Label = TypeVar("_Label")
 
 
-def natural_loops(
-    operands: Sequence[Sequence[_Label]], result: Sequence[_Label]
-) -> tuple[list[_Label], list[_Label], bool]:
+class Loops(Generic[_Label]):
+    """The loops around the innermost one. Labels that are neighbours in all arrays are one loop.
+
+    Args:
+        order: labels from the outermost loop to the innermost.
+        arrays: the labels of the operands and of the result, which is the last, in memory order.
+
+    Attributes:
+        outer: their labels.
+        filled: those around the two innermost loops if only one of these sums: NumPy's iterator then fills its buffers
+            for each element of them. Otherwise empty, as it fills them rarely.
+        count: how many loops these are.
+        is_packed: all arrays are packed along the innermost one.
+
+    >>> loops = Loops("abcd", ["abd", "bcd", "ac"])
+    >>> loops.outer, loops.filled, loops.count, loops.is_packed
+    ('abc', 'ab', 3, True)
+    """
+
+    __slots__ = ("count", "filled", "is_packed", "outer")
+
+    def __init__(self, order: Sequence[_Label], arrays: Sequence[Sequence[_Label]]) -> None:
+        ends = [
+            place
+            for place in range(1, len(order))
+            if not all(_are_one(array, order[place - 1], order[place]) for array in arrays)
+        ]
+        end = ends[-1] if ends else 0
+        kept = arrays[-1]
+        is_one_sum = end > 0 and (order[end - 1] in kept) != (order[end] in kept)
+        self.count = len(ends)
+        self.outer = order[:end]
+        self.filled = order[: ends[-2] if is_one_sum and len(ends) > 1 else 0]
+        self.is_packed = all(order[-1] not in array or array[-1] == order[-1] for array in arrays if array)
+
+
+def natural_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> tuple[list[_Label], Loops[_Label]]:
     """The order of the result's labels for which the loops follow the operands, and :func:`outer_loops` for it.
 
     Args:
         operands: the labels of each of two in memory order; those that one of them lacks are kept.
         result: the labels of the result, in the order that is preferred where the operands allow any.
 
-    >>> natural_loops(["ac", "abc"], "cb")
+    >>> natural, loops = natural_loops(["ac", "abc"], "cb")
+    >>> natural, loops.outer, loops.is_packed
     (['b', 'c'], ['a', 'b'], True)
     """
     order = _loop_order(operands, result)
     natural = [label for label in order if label in result]
-    return natural, *_outer(order, [*operands, natural])
+    return natural, Loops(order, [*operands, natural])
 
 
-def outer_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> tuple[list[_Label], bool]:
-    """The labels outside of the innermost loop, and whether all arrays are packed along that loop.
+def outer_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> Loops[_Label]:
+    """The loops around the innermost one.
 
     Args:
         operands: the labels of each in memory order.
         result: those of the result.
 
-    >>> outer_loops(["ac", "abc"], "bc"), outer_loops(["abc", "a"], "bc"), outer_loops(["ab", "ba"], "a")
-    ((['a', 'b'], True), (['a'], True), (['a'], False))
+    >>> [outer_loops(*arrays).outer for arrays in ((["ac", "abc"], "bc"), (["abc", "a"], "bc"), (["ab", "ba"], "a"))]
+    [['a', 'b'], ['a'], ['a']]
     """
     arrays = [*operands, result]
-    return _outer(_loop_order(arrays, result), arrays)
-
-
-def _outer(order: list[_Label], arrays: Sequence[Sequence[_Label]]) -> tuple[list[_Label], bool]:
-    """As :func:`outer_loops`, for loops in this order."""
-    if not order:
-        return [], True
-    first, is_packed = len(order) - 1, True
-    innermost = order[first]
-    for array in arrays:
-        is_packed = is_packed and (innermost not in array or array[-1] == innermost)
-    while first and all(_are_one(array, order[first - 1], order[first]) for array in arrays):
-        first -= 1
-    return order[:first], is_packed
+    return Loops(_loop_order(arrays, result), arrays)
 
 
 def _loop_order(arrays: Sequence[Sequence[_Label]], preferred: Sequence[_Label]) -> list[_Label]:

@@ -14,7 +14,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns
+from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
 from einsumx.ir.loops import natural_loops
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
@@ -27,9 +27,6 @@ _SMALL = 4096
 
 _TINY = 64
 """The most multiply-adds of a product that is all overhead."""
-
-_NESTED = 5
-"""The most labels for which the innermost loop of an einsum takes no longer to start than a run of a copy."""
 
 _CHEAP = 0.1
 """The most time of copies, relative to that of the product, with which no other way can be much faster."""
@@ -115,28 +112,28 @@ def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
         # A term with labels of its own is summed before.
         calls = 1 + (not set(last).union(output).issuperset(first)) + (not set(first).union(output).issuperset(last))
         is_slow = calls == 1 and len(first) <= 2 and len(last) <= 2 and not set(first).isdisjoint(last)
-    innermost = steps
+    size = steps // max(count - 1, 1)
+    innermost = size
     for shape in equation.shapes:
         if shape and shape[-1] < innermost:
             innermost = shape[-1]
-    return not is_slow and _is_tiny(steps, innermost, len(equation.sizes), rates, calls)
+    return not is_slow and _is_tiny(steps, size / innermost, len(equation.sizes), rates, calls)
 
 
-def _is_tiny(steps: int, innermost: int, labels: int, rates: Rates, calls: int = 1) -> bool:
-    """Whether the framework's own einsum loops for less than the overhead of so many calls, or of the only one.
+def _is_tiny(steps: int, rows: float, labels: int, rates: Rates, calls: int = 1) -> bool:
+    """Whether the framework's own einsum loops for less than the overhead of the calls that it saves, or of its own.
 
     Args:
         steps: multiply-adds.
-        innermost: about the length of the innermost loop: the least of the sizes of the operands' last axes.
+        rows: about how often it runs its innermost loop, which has the least of the sizes of the operands' last axes.
         labels: how many there are.
         rates: of the framework.
         calls: that compute the same.
     """
-    overhead, rate = EINSUM_CALLS * rates.call * max(calls - 1, 1), _loop_rate(rates)
+    overhead, rate = rates.call * (calls - 1 or EINSUM_CALLS), _loop_rate(rates)
     if steps > overhead * rate:  # which may be more than a float holds
         return False
-    rows = steps / innermost * max(labels - _NESTED, 1)
-    return steps / rate + rows * rates.run <= overhead
+    return steps / rate + einsum_starts(rows, 1, labels - 1) * rates.run <= overhead
 
 
 def _loop_rate(rates: Rates) -> float:
@@ -198,7 +195,7 @@ def direct_product(
     if may_be_native and steps <= _SMALL and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
         innermost = min(map(size_of, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
         is_outer = left.inner == 1 and rows > 1 and cols > 1
-        if is_outer or _is_tiny(steps, innermost, len({*lhs_labels, *rhs_labels}), traits.rates):
+        if is_outer or _is_tiny(steps, steps / innermost, len({*lhs_labels, *rhs_labels}), traits.rates):
             kept = [label for label in lhs_labels if label not in rhs_labels]
             kept += [label for label in rhs_labels if label not in lhs_labels]
             result = use.target((*batch, *kept))
@@ -505,9 +502,8 @@ def _faster_native(
         return None
     result = (*batch, *left.free, *right.free)
     memory = [left.term.memory, right.term.memory]
-    natural, loops, is_packed = natural_loops(memory, use.target(result) or result)
-    rows = size(loops) // (2 if len(loops) == 1 else 1)  # a single loop around the innermost one starts it sooner
-    if model.einsum(steps, rows, 2, is_packed) >= seconds:
+    natural, loops = natural_loops(memory, use.target(result) or result)
+    if model.einsum(steps, size(loops.outer), size(loops.filled), loops.count, 2, loops.is_packed) >= seconds:
         return None
     return einsum_result(tuple(natural), use, steps)
 

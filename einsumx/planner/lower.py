@@ -214,8 +214,9 @@ def _one_einsum_is_cheaper(problem: _Problem, calls: Sequence[Op]) -> bool:
         return False
     orders = [*map(_in_memory_order, equation.inputs, operands), equation.output]
     arrays = [[label for label in order if sizes[label] != 1] for order in orders]
-    loops, is_packed = outer_loops(arrays[:-1], arrays[-1])
-    return model.einsum(steps, prod([sizes[label] for label in loops]), count, is_packed) < overhead
+    loops = outer_loops(arrays[:-1], arrays[-1])
+    rows, fills = (prod([sizes[label] for label in labels]) for labels in (loops.outer, loops.filled))
+    return model.einsum(steps, rows, fills, loops.count, count, loops.is_packed) < overhead
 
 
 def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:

@@ -7,13 +7,13 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from einsumx.ir import ops
 from einsumx.ir.cost import is_sweep
-from einsumx.ir.loops import natural_loops, outer_loops
+from einsumx.ir.loops import Loops, natural_loops, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder
 from einsumx.planner.direct import direct_product, einsum_result, product_order
@@ -241,16 +241,17 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
     has_steps = any(memory and term.steps[memory[-1]] != 1 for term, memory in zip(terms, operands))
     steps = builder.size((*classes.kept, *classes.contracted))
 
-    def price(outer: Sequence[int], is_packed: bool) -> float:
-        return model.einsum(steps, builder.size(outer), 2, is_packed and not has_steps)
+    def price(loops: Loops[int]) -> float:
+        rows, fills = builder.size(loops.outer), builder.size(loops.filled)
+        return model.einsum(steps, rows, fills, loops.count, 2, loops.is_packed and not has_steps)
 
     wanted = [label for label in target if sizes[label] != 1]
-    seconds = price(*outer_loops(operands, wanted))
+    seconds = price(outer_loops(operands, wanted))
     if traits.strided:
-        order, outer, is_packed = natural_loops(operands, wanted)
+        order, loops = natural_loops(operands, wanted)
         natural = (*order, *[label for label in target if sizes[label] == 1])
         if natural != target:
-            followed = price(outer, is_packed)
+            followed = price(loops)
             # Of equals, the order of the operands, in which outer loops read memory better, too.
             if followed <= seconds:
                 result = einsum_result(natural, pair.use, steps)
