@@ -608,8 +608,9 @@ def _multiplied(lhs: Term, rhs: Term, use: ResultUse, traits: Traits, dtype: str
 def product_order(lhs: Term, rhs: Term, use: ResultUse, traits: Traits, dtype: str) -> tuple[Labels, tuple[str, str]]:
     """The axis order of an elementwise product, and why each operand is copied into that order, or "".
 
-    If one operand has all labels, its memory order; otherwise the order with the longest contiguous run, and of equals
-    the requested one. Copies of operands that are much smaller than the result pay if they make its runs longer.
+    If one operand has all labels, its memory order; otherwise the order with the longest contiguous run. Of equals, the
+    requested one, or that of both operands: in any other, frameworks would have to be told to write the result. Copies
+    of operands that are much smaller than the result pay if they make its runs longer.
     """
     shared = tuple([label for label in lhs.memory if label in rhs.labels])
     rows = tuple([label for label in lhs.memory if label not in shared])
@@ -622,7 +623,10 @@ def product_order(lhs: Term, rhs: Term, use: ResultUse, traits: Traits, dtype: s
     target = use.target(orders[0])
     if target is not None:
         orders.insert(0, target)
-    runs = [min(lhs.size(_inner_run(lhs, rhs, order)), _LONG_RUN) for order in orders]
+    runs = [_run_of(lhs, rhs, order) for order in orders]
+    if target is not None and runs[0] < max(runs):
+        orders.insert(1, tuple(natural_loops([lhs.memory, rhs.memory], target)[0]))
+        runs.insert(1, _run_of(lhs, rhs, orders[1]))
     longest = max(runs)
     order, copies = orders[runs.index(longest)], _IN_PLACE
     overhead = lhs.size(order) * traits.rates.run  # of runs of one element
@@ -658,14 +662,14 @@ _LONG_RUN = 256
 """Runs of more elements make a product no faster."""
 
 
-def _inner_run(lhs: Term, rhs: Term, order: Labels) -> Labels:
-    """The labels of the contiguous run at the end of ``order``, in each operand that has its labels."""
+def _run_of(lhs: Term, rhs: Term, order: Labels) -> int:
+    """The elements of the contiguous run at the end of ``order`` in each operand that has its labels."""
     run: Labels = ()
     for label in reversed(order):
         longer = (label, *run)
         for term in (lhs, rhs):
             own = [other for other in longer if other in term.labels]
             if own and (len(own) < len(longer) or term.merged(longer) != 1):
-                return run
+                return min(lhs.size(run), _LONG_RUN)
         run = longer
-    return run
+    return min(lhs.size(run), _LONG_RUN)
