@@ -22,7 +22,7 @@ from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
-from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
+from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
 
 if TYPE_CHECKING:
@@ -258,10 +258,7 @@ class NumpyAdapter(Adapter):
         return array.reshape(shape)
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
-        view = array.diagonal(0, axis1, axis2)
-        # numpy.diagonal returns a read-only view; the diagonal of numpy.einsum is writeable if its operand is.
-        view.flags.writeable = array.flags.writeable
-        return view
+        return self.kernels.diagonal(array.ndim, axis1, axis2)(array)
 
     def copy(self, array: Array) -> Array:
         return array.copy()
@@ -320,6 +317,8 @@ class NumpyAdapter(Adapter):
                 kernel = kernels.matmul(shapes, dtype, op.threads)
             case Multiply():
                 kernel = kernels.multiply(shapes, dtype)
+            case Diagonal():
+                kernel = kernels.diagonal(len(shapes[0]), op.axis1, op.axis2)
             case Sum():
                 kernel = kernels.total(shapes[0], op.axes, dtype)
             case Copy():

@@ -29,6 +29,7 @@ __all__ = [
     "cast",
     "copy",
     "copy_into",
+    "diagonal",
     "einsum_into",
     "matmul",
     "matmul_workspace",
@@ -127,6 +128,9 @@ def _einsum() -> Callable[..., Any]:
 
 
 _EINSUM = _einsum()
+
+_LETTERS = 52
+"""The most labels that it takes."""
 
 
 # -- new arrays -----------------------------------------------------------------------------------------------
@@ -413,6 +417,25 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
         return _EINSUM(equation, *arrays, out=new())
 
     return einsum
+
+
+def diagonal(rank: int, axis1: int, axis2: int) -> Kernel:
+    """The kernel of a diagonal, which comes last: a view that is writeable if its operand is.
+
+    ``numpy.diagonal`` takes three times as long, and its view is read-only.
+    """
+    if rank > _LETTERS:
+
+        def view(array: Any) -> Any:
+            result = array.diagonal(0, axis1, axis2)
+            result.flags.writeable = array.flags.writeable
+            return result
+
+        return view
+    labels = list(map(symbol, range(rank)))
+    labels[axis2] = labels[axis1]
+    kept = [label for label in labels if label != labels[axis1]]
+    return partial(_EINSUM, f"{''.join(labels)}->{''.join(kept)}{labels[axis1]}")
 
 
 def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:

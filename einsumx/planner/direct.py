@@ -111,7 +111,9 @@ def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
     else:
         # A term with labels of its own is summed before.
         calls = 1 + (not set(last).union(output).issuperset(first)) + (not set(first).union(output).issuperset(last))
-        is_slow = calls == 1 and len(first) <= 2 and len(last) <= 2 and not set(first).isdisjoint(last)
+        shared = set(first).intersection(last)
+        is_matrix = len(first) <= 2 and len(last) <= 2 and (len(shared) == 1 or shared.issubset(output))
+        is_slow = calls == 1 and bool(shared) and is_matrix
     size = steps // max(count - 1, 1)
     innermost = size
     for shape in equation.shapes:

@@ -72,9 +72,11 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                     run = _ready_for(adapter, translation, written, arrays, out, options)
                 elif out is not None:
                     run = _ready_plain(adapter, translation, written, True, *map(signature, (out, *arrays)))
-                elif len(arrays) == 2:  # most calls, which take a tenth less without a star
+                elif len(arrays) == 2:  # most calls have one or two, and take a tenth less without a star
                     lhs, rhs = arrays
                     run = _ready_plain(adapter, translation, written, False, signature(lhs), signature(rhs))
+                elif len(arrays) == 1:
+                    run = _ready_plain(adapter, translation, written, False, signature(arrays[0]))
                 else:
                     run = _ready_plain(adapter, translation, written, False, *map(signature, arrays))
             except (AttributeError, BackendError, Uncacheable) as error:
