@@ -12,8 +12,8 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 
+from einsumx import __version__
 from einsumx.adapters.entry_points import import_modules
 from einsumx.cli.commands import calibrate, compare, explain, new_backend, profile, tune, wisdom
 from einsumx.conformance import options as conformance
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("einsumx", description="One einsum for every array library.")
-    parser.add_argument("--version", action="version", version=f"einsumx {version('einsumx')}")
+    parser.add_argument("--version", action="version", version=f"einsumx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     def add(name: str, about: str, more: str, run: Callable[[argparse.Namespace], bool]) -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from einsumx import __version__
 from einsumx.host.threads import core_count
 from einsumx.ir.text import quantity
 from einsumx.terminal import timing
@@ -31,9 +32,7 @@ def source_url() -> str:
 
 def page_url(page: str) -> str:
     """The address of a page of the documentation in that repository."""
-    from importlib.metadata import version
-
-    return f"{source_url()}/blob/v{version('einsumx')}/docs/{page}"
+    return f"{source_url()}/blob/v{__version__}/docs/{page}"
 
 
 def print_json(data: dict[str, Any]) -> None:

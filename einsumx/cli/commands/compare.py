@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import groupby
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
+from einsumx import __version__
 from einsumx.adapters.entry_points import import_options
 from einsumx.adapters.registry import BUILTIN, backends, get_backend
 from einsumx.cli.arguments import add_density, add_dtype, add_import, add_output, add_shapes, count
@@ -178,7 +178,7 @@ def _unverified(rows: Sequence[Row]) -> list[str]:
 
 def _data(rows: Sequence[Row], options: argparse.Namespace) -> dict[str, Any]:
     return {
-        "einsumx": version("einsumx"),
+        "einsumx": __version__,
         "dtype": options.dtype,
         "device": options.device,
         "cores": core_count(),
