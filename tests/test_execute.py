@@ -19,13 +19,13 @@ def lines_of_plans() -> list[str]:
 
 @pytest.mark.long
 def test_the_lines_of_a_function_are_forgotten_with_it() -> None:
-    plan = einsumx.plan("ab,bc,cd,de,ef,fg,gh->ah", *[(2, 2)] * 7)
+    plan = einsumx.plan("ab,bc,cd,de,ef,fg,gh->ah", *[(9, 9)] * 7)
     gc.collect()
     before = set(lines_of_plans())
     execute._code.cache_clear()
     run = execute.executable(plan, get_backend("numpy"))
     for _ in range(execute._RUNS + 1):  # it is compiled when it has run often
-        run(*[np.ones((2, 2))] * 7)
+        run(*[np.ones((9, 9))] * 7)
     (name,) = set(lines_of_plans()) - before
     linecache.checkcache()
     assert linecache.getline(name, 1).startswith("def run(")

@@ -198,7 +198,7 @@ def serving(kind: type) -> Adapter:
         BackendError: no backend serves the type.
     """
     if is_builtin(kind):  # at once, as each call with a number as its first operand comes here
-        raise BackendError(f"values of type {kind.__name__} belong to no framework")
+        raise BackendError(f"einsumx knows no framework for operands of type {kind.__name__}")
     adapter = _adapter_of(kind)
     if adapter is None:
         raise unknown_type_error(kind)
