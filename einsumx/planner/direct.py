@@ -119,7 +119,10 @@ def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
     for shape in equation.shapes:
         if shape and shape[-1] < innermost:
             innermost = shape[-1]
-    return not is_slow and _is_tiny(steps, size / innermost, len(equation.sizes), rates, calls)
+    rows, labels = size / innermost, len(equation.sizes)
+    if count == 2 and calls > 1 and (len(first) == labels or len(last) == labels):
+        rows = 0  # the sum of the term with all labels runs its innermost loop as often
+    return not is_slow and _is_tiny(steps, rows, labels, rates, calls)
 
 
 def _is_tiny(steps: int, rows: float, labels: int, rates: Rates, calls: int = 1) -> bool:
