@@ -25,6 +25,9 @@ __all__ = ["direct_ops", "direct_product", "einsum_result", "may_be_one_einsum",
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
 
+_QUICK = 1 << 20
+"""The most multiply-adds of products of vectors in two memory orders for which no search is worth its time."""
+
 _TINY = 64
 """The most multiply-adds of a product that is all overhead."""
 
@@ -351,7 +354,9 @@ def _matrix_product(
     """As :func:`direct_product`, for a product of matrices, unless the framework's own einsum takes less time."""
     batch, rows, cols = left.own, left.rows, right.rows
     if left.copied or right.copied or left.contracted != right.contracted:
-        if not _read(left, right, traits, dtype, may_copy=may_be_native and rows == cols == 1 and left.inner > _TINY):
+        may_copy = may_be_native and rows == cols == 1 and left.inner > _TINY
+        may_copy = may_copy and (left.matrices * left.inner <= _QUICK or left.term.memory == right.term.memory)
+        if not _read(left, right, traits, dtype, may_copy=may_copy):
             return None
         if left.loops or right.loops:
             batch = (*batch, *left.loops, *right.loops)
