@@ -161,6 +161,7 @@ def test_an_error_of_an_adapter_is_not_hidden(monkeypatch):
         einsumx.einsum("ij,jk->ik", LHS, RHS)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of an alarm in a finalizer
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that send signals")
 def test_an_alarm_ends_the_search_for_a_path():
     labels = "abcdefghij"
