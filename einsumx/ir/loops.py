@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Generic, TypeVar
 
-__all__ = ["Loops", "natural_loops", "outer_loops"]
+__all__ = ["Loops", "natural_order", "outer_loops"]
 
 _Label = TypeVar("_Label")
 
@@ -50,20 +50,18 @@ class Loops(Generic[_Label]):
         self.is_packed = all(order[-1] not in array or array[-1] == order[-1] for array in arrays if array)
 
 
-def natural_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> tuple[list[_Label], Loops[_Label]]:
-    """The order of the result's labels for which the loops follow the operands, and :func:`outer_loops` for it.
+def natural_order(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> tuple[list[_Label], list[_Label]]:
+    """The order of the result's labels for which the loops follow the operands, and these loops.
 
     Args:
         operands: the labels of each of two in memory order; those that one of them lacks are kept.
         result: the labels of the result, in the order that is preferred where the operands allow any.
 
-    >>> natural, loops = natural_loops(["ac", "abc"], "cb")
-    >>> natural, loops.outer, loops.is_packed
-    (['b', 'c'], ['a', 'b'], True)
+    >>> natural_order(["ac", "abc"], "cb")
+    (['b', 'c'], ['a', 'b', 'c'])
     """
     order = _loop_order(operands, result)
-    natural = [label for label in order if label in result]
-    return natural, Loops(order, [*operands, natural])
+    return [label for label in order if label in result], order
 
 
 def outer_loops(operands: Sequence[Sequence[_Label]], result: Sequence[_Label]) -> Loops[_Label]:

@@ -15,7 +15,7 @@ from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
-from einsumx.ir.loops import natural_loops
+from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
@@ -208,7 +208,7 @@ def direct_product(
             kept += [label for label in rhs_labels if label not in lhs_labels]
             result = use.target((*batch, *kept))
             if result is None:
-                result = tuple(natural_loops([lhs.memory, rhs.memory], (*batch, *kept))[0])
+                result = tuple(natural_order([lhs.memory, rhs.memory], (*batch, *kept))[0])
             return _native(lhs, rhs, result, slot)
     if left.inner == 1 and not (rows > 1 and cols > 1 and traits.outer_by_matmul):
         return _multiplied(lhs, rhs, use, traits, dtype, slot)
@@ -512,7 +512,8 @@ def _faster_native(
         return None
     result = (*batch, *left.free, *right.free)
     memory = [left.term.memory, right.term.memory]
-    natural, loops = natural_loops(memory, use.target(result) or result)
+    natural, order = natural_order(memory, use.target(result) or result)
+    loops = Loops(order, [*memory, natural])
     if model.einsum(steps, size(loops.outer), size(loops.filled), loops.count, 2, loops.is_packed) >= seconds:
         return None
     return einsum_result(tuple(natural), use, steps)
@@ -635,7 +636,7 @@ def product_order(lhs: Term, rhs: Term, use: ResultUse, traits: Traits, dtype: s
         orders.insert(0, target)
     runs = [_run_of(lhs, rhs, order) for order in orders]
     if target is not None and runs[0] < max(runs):
-        orders.insert(1, tuple(natural_loops([lhs.memory, rhs.memory], target)[0]))
+        orders.insert(1, tuple(natural_order([lhs.memory, rhs.memory], target)[0]))
         runs.insert(1, _run_of(lhs, rhs, orders[1]))
     longest = max(runs)
     order, copies = orders[runs.index(longest)], _IN_PLACE

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from einsumx.ir import ops
 from einsumx.ir.cost import is_sweep
-from einsumx.ir.loops import Loops, natural_loops, outer_loops
+from einsumx.ir.loops import Loops, natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder
 from einsumx.planner.direct import direct_product, einsum_result, product_order
@@ -248,10 +248,10 @@ def native_order(builder: Builder, pair: Pair) -> tuple[Labels, float]:
     wanted = [label for label in target if sizes[label] != 1]
     seconds = price(outer_loops(operands, wanted))
     if traits.strided:
-        order, loops = natural_loops(operands, wanted)
+        order, loops = natural_order(operands, wanted)
         natural = (*order, *[label for label in target if sizes[label] == 1])
         if natural != target:
-            followed = price(loops)
+            followed = price(Loops(loops, [*operands, order]))
             # Of equals, the order of the operands, in which outer loops read memory better, too.
             if followed <= seconds:
                 result = einsum_result(natural, pair.use, steps)
