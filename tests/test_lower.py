@@ -285,3 +285,13 @@ def test_torch_reads_tiny_matrices_of_a_batch_with_any_strides(rows, copied):
     plan = einsumx.plan("jin,nj->in", (36, rows, 1535), (1535, 36), dtypes="float32", backend="torch")
     assert arithmetic(plan) == [Matmul]
     assert len(copies(plan)) == copied
+
+
+def test_a_tiny_step_that_sums_two_labels_of_matrices_is_one_einsum_alone_and_in_a_network():
+    alone = einsumx.plan("ab,ab->", (4, 4), (4, 4))
+    network = einsumx.plan("axy,yxb,ab->", (4, 20, 20), (20, 20, 4), (4, 4), optimize=[(0, 1), (0, 1)])
+    for plan in (alone, network):
+        last = plan.ops[-1]
+        assert isinstance(last, Native)
+        assert last.equation == "ab,ab->"
+    assert len(alone.ops) == 1

@@ -15,6 +15,8 @@ from einsumx.host import threads
 from einsumx.ir.ops import Matmul
 from einsumx.ir.program import Operand
 
+ONLY_32_AXES = np.lib.NumpyVersion(np.__version__) < "2.0.0"
+
 
 @pytest.fixture
 def three_threads():
@@ -229,6 +231,19 @@ def test_integers_of_any_size_are_exact(rng, dtype, bits):
         for size, shape in zip(bits, [(3, 50, 60), (3, 60, 40)])
     )
     check_wrapped(ran(Matmul(2, 0, 1), lhs, rhs), lhs, rhs)
+
+
+@pytest.mark.parametrize(
+    "rank", [3, 10, pytest.param(58, marks=pytest.mark.skipif(ONLY_32_AXES, reason="NumPy 1 has 32 axes"))]
+)
+def test_a_diagonal_is_a_view_that_is_writeable_if_its_operand_is(rank):
+    array = np.arange(8.0).reshape(2, 2, 2, *[1] * (rank - 3))
+    for is_writeable in (True, False):
+        array.flags.writeable = is_writeable
+        diagonal = kernels.diagonal(rank, 0, 2)(array)
+        assert diagonal.base is not None
+        assert diagonal.flags.writeable is is_writeable
+        np.testing.assert_array_equal(diagonal, array.diagonal(0, 0, 2))
 
 
 def test_a_sum_runs_inside_of_short_rows_only_if_it_is_longer():

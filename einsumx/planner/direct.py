@@ -114,9 +114,7 @@ def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
     else:
         # A term with labels of its own is summed before.
         calls = 1 + (not set(last).union(output).issuperset(first)) + (not set(first).union(output).issuperset(last))
-        shared = set(first).intersection(last)
-        is_matrix = len(first) <= 2 and len(last) <= 2 and (len(shared) == 1 or shared.issubset(output))
-        is_slow = calls == 1 and bool(shared) and is_matrix
+        is_slow = calls == 1 and _needs_no_view(first, last, output)
     size = steps // max(count - 1, 1)
     innermost = size
     for shape in equation.shapes:
@@ -126,6 +124,12 @@ def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
     if count == 2 and calls > 1 and (len(first) == labels or len(last) == labels):
         rows = 0  # the sum of the term with all labels runs its innermost loop as often
     return not is_slow and _is_tiny(steps, rows, labels, rates, calls)
+
+
+def _needs_no_view(first: Labels, last: Labels, keep: Collection[int]) -> bool:
+    """Whether a product of matrices or of elements takes its terms as they are: one label is shared, or none summed."""
+    shared = set(first).intersection(last)
+    return len(first) <= 2 and len(last) <= 2 and (len(shared) == 1 or (bool(shared) and shared.issubset(keep)))
 
 
 def _is_tiny(steps: int, rows: float, labels: int, rates: Rates, calls: int = 1) -> bool:
@@ -200,7 +204,7 @@ def direct_product(
         batch = left.own = right.own = tuple(filter(left.shared.__contains__, use.order or lhs.memory))
     is_matmul = left.inner > 1 and dtype in traits.matmul_dtypes and dtype in FLOATS
     may_be_native = (steps <= _SMALL or rows == 1 or cols == 1) and _may_be_native(lhs, rhs, traits, dtype)
-    if may_be_native and steps <= _SMALL and (not is_matmul or len(lhs_labels) > 2 or len(rhs_labels) > 2):
+    if may_be_native and steps <= _SMALL and not (is_matmul and _needs_no_view(lhs_labels, rhs_labels, keep)):
         innermost = min(map(size_of, (*lhs_labels[-1:], *rhs_labels[-1:])), default=1)
         is_outer = left.inner == 1 and rows > 1 and cols > 1
         if is_outer or _is_tiny(steps, steps / innermost, len({*lhs_labels, *rhs_labels}), traits.rates):
