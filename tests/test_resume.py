@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def mapped(path: Path, mode: Any = "w+", dtype: str = "float32") -> Any:
     return np.lib.format.open_memmap(path, mode, dtype, SHAPE if mode == "w+" else None)
 
 
-def interrupted(out: Any, file: Path, given: Any = None, at: int = 5) -> None:
+def interrupted(out: Any, file: Path, given: Any = None, at: int = 4) -> None:
     """A run that is cut off, after some blocks."""
 
     def interrupt(done: int, total: int) -> None:
@@ -248,7 +249,7 @@ def test_operands_in_the_file_of_the_result_are_gone_on_with(sampled: None, tmp_
         for name, array in zip("ab", operands()):
             file[name] = array
         out = file.create_dataset("c", SHAPE, "float32")
-        interrupted(out, tmp_path / "journal", (file["a"], file["b"]), at=4)
+        interrupted(out, tmp_path / "journal", (file["a"], file["b"]), at=3)
     with h5py.File(tmp_path / "all.h5", "r+") as file:
         finished(file["c"], tmp_path / "journal", (file["a"], file["b"]))
         assert is_right(file["c"])
@@ -629,6 +630,38 @@ def test_a_disk_without_room_for_the_journal_is_an_error_and_the_next_run_goes_o
     assert is_right(out)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_block_is_in_the_journal_before_progress_is_told_of_it(tmp_path: Path, workers: int) -> None:
+    file, out, recorded = tmp_path / "journal", mapped(tmp_path / "out.npy"), []
+
+    def told(done: int, total: int) -> None:
+        recorded.append((len(file.read_text().splitlines()) - 1, done, total))
+
+    with ThreadPoolExecutor(max(workers, 1)) as pool:
+        executor = pool if workers else None
+        limit = MemoryLimit(LIMIT, progress=told, resume=file, executor=executor)
+        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=limit)
+    total = recorded[-1][-1]
+    assert total > 4
+    assert recorded == [(done, done, total) for done in range(total + 1)]
+    assert is_right(out)
+
+
+def test_the_last_of_a_blocks_terms_is_told_when_the_block_is_in_the_journal(tmp_path: Path) -> None:
+    file, out, recorded = tmp_path / "journal", Stored(np.zeros((2, 3))), []
+
+    def told(done: int, total: int) -> None:
+        recorded.append((len(file.read_text().splitlines()) - 1, done))
+
+    a, b = Stored(np.ones((2, 4000))), Stored(np.ones((4000, 3)))
+    einsumx.einsum("ij,jk->ik", a, b, out=out, memory_limit=MemoryLimit("40 kB", progress=told, resume=file))
+    *before, last = recorded
+    assert len(before) > 2
+    assert {blocks for blocks, _ in before} == {0}
+    assert last == (1, len(before))
+    assert (out.array == 4000).all()
+
+
 # -- two at once --------------------------------------------------------------------------------------------------
 
 HELD = """
@@ -664,7 +697,7 @@ def test_a_journal_that_another_process_has_is_refused_until_that_one_is_killed_
             finished(out, file)
         assert file.read_text() == before
         other.kill()
-    assert finished(out, file) == int(said) - 2  # the block at whose step it was killed is computed again
+    assert finished(out, file) == int(said) - 3
     assert is_right(out)
 
 

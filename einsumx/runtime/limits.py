@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from einsumx.errors import shown
@@ -48,7 +48,8 @@ class MemoryLimit:
             ``get_executor()``, or another executor of the ``concurrent.futures`` interface. The limit applies to each
             process. Workers open operands in files themselves; other operands are sent to each worker once.
             Gradients are computed by the caller alone.
-        progress: True for a progress bar, or a callback ``f(done, total)``.
+        progress: True for a progress bar, or a callback ``f(done, total)`` of steps. The last step of a block is done
+            when the block is written, and is in the journal of ``resume``.
         resume: the name of a journal, a small file that records the finished blocks of ``out`` and digests of them and
             of the operands. After an interruption, the same call computes only blocks that are missing or have
             changed. The file is removed at the end.
@@ -71,6 +72,11 @@ class MemoryLimit:
     executor: Executor | None = None
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
+
+    def __repr__(self) -> str:
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.kw_only}
+        given = [f"{name}={value!r}" for name, value in named.items() if value]
+        return f"MemoryLimit({', '.join([repr(self.amount), *given])})"
 
     def __post_init__(self) -> None:
         limit_bytes(self.amount, lambda: UNLIMITED)

@@ -493,3 +493,4 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
         blocks = Blocks.computing(program, adapter, step)
         for number, index in left.items():
             yield number, compute(blocks.value(index), read)
+            step()  # the block is written and recorded
