@@ -31,8 +31,9 @@ from einsumx.cli.side_by_side import (
 )
 from einsumx.errors import EinsumxError
 from einsumx.host.threads import core_count
+from einsumx.ir.text import duration, three_digits
 from einsumx.runtime.prepare import sized_equation
-from einsumx.terminal import console, plain_table, progress, require_rich, three_digits, timing
+from einsumx.terminal import console, plain_table, progress, require_rich
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -299,8 +300,8 @@ def _cells(row: Measured | Failed) -> dict[str, str]:
         return {**cells, "native": "", "einsumx": "", "ratio": "", "error": "", "result": "FAILED", "calls": ""}
     return {
         **cells,
-        "native": "none" if row.native_seconds is None else timing(row.native_seconds),
-        "einsumx": timing(row.einsumx_seconds),
+        "native": "none" if row.native_seconds is None else duration(row.native_seconds),
+        "einsumx": duration(row.einsumx_seconds),
         "ratio": _ratio(row),
         "error": f"{row.error:.1g}",
         "result": "WRONG" if row.wrong else "right",
