@@ -215,7 +215,13 @@ def test_shapes_with_the_shape_of_out_plan_as_for_arrays_in_files():
 
 @pytest.mark.parametrize(
     ("out", "what"),
-    [((3, 4), r"\(3, 4\)"), ((3, None), r"\(3, None\)"), ("c.npy", "str"), (np.zeros((3, 5)), "ndarray"), ((), r"\(\)")],
+    [
+        ((3, 4), r"\(3, 4\)"),
+        ((3, None), r"\(3, None\)"),
+        ("c.npy", "str"),
+        (np.zeros((3, 5)), "ndarray"),
+        ((), r"\(\)"),
+    ],
 )
 def test_beside_shapes_out_is_the_shape_of_the_result(out, what):
     with pytest.raises(einsumx.SizeError, match=rf"out= is the shape of the result, \(3, 5\), not {what}\n  ij,jk->ik"):

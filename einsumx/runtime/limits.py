@@ -41,9 +41,9 @@ class MemoryLimit:
             Infinity means no bound. A new result counts.
         device: the device to compute on, such as ``"cuda:0"``; by default, where the operands are. Other operands are
             copied there block by block, from host to CUDA through a few pinned buffers in host memory, which do not
-            count. A new result stays there. The pinned buffers are not tested on hardware yet.
+            count. A new result stays there.
         devices: several devices that compute blocks in parallel, ``["cuda:0", "cuda:1"]``. The limit applies to each. A
-            new result is placed on the first. Tested on JAX's CPU devices, not on GPUs yet.
+            new result is placed on the first. Tested on JAX's CPU devices, not on several GPUs yet.
         executor: a pool of workers to compute the blocks: threads, processes, loky, a Dask client's
             ``get_executor()``, or another executor of the ``concurrent.futures`` interface. The limit applies to each
             process. Workers open operands in files themselves; other operands are sent to each worker once.
