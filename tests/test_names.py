@@ -46,11 +46,11 @@ class Project:
         for path in [*tops, *(path for top in tops if top.is_dir() for path in top.rglob("*"))]:
             parts = path.relative_to(ROOT).parts
             self.files.update("/".join(parts[start:]) for start in range(len(parts)))
-        for paths in SOURCES.values():
-            for path in paths:
-                self._add(path)
+        sources = [path for paths in SOURCES.values() for path in paths]
+        for path in sources:
+            self._add(path)
         programs = [path for path in PROGRAMS if path != Path(__file__)]
-        texts = [path.read_text(encoding="utf-8") for path in [*programs, *sum(SOURCES.values(), [])]]
+        texts = [path.read_text(encoding="utf-8") for path in [*programs, *sources]]
         self.options = {option for text in texts for option in re.findall(r"[\"'](--[a-z][\w-]*)", text)}
         sessions = re.findall(r"^def (\w+)\(session|session\(name=\"(\w+)\"", texts[0], re.MULTILINE)
         self.sessions = {name for pair in sessions for name in pair}
@@ -135,7 +135,7 @@ def stale_on_page(page: str, project: Project) -> set[str]:
 
 
 def _stale_in_command(code: str, project: Project) -> Iterator[str]:
-    options = {each for each in re.findall(r"(?<![\w-])--[a-z][\w-]*", code.partition(" #")[0])}
+    options = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", code.partition(" #")[0]))
     if command := re.match(r"(?:\$ )?(?:python -m )?einsumx ([a-z][\w-]*)", code):
         known = project.commands.get(command[1])
         yield from [f"einsumx {command[1]}"] if known is None else options - known
