@@ -9,7 +9,7 @@ import pytest
 
 import einsumx
 from einsumx import MemoryLimit
-from einsumx.ir.text import duration, in_columns
+from einsumx.ir.text import duration, in_columns, quantity
 from einsumx.tuning import Tried, Tuning
 
 PLAN = einsumx.plan("ij,jk->ik", (20, 30), (30, 40), dtypes="float32")
@@ -136,8 +136,25 @@ def test_a_plan_of_large_tensors_pads_no_line_to_its_longest_reshape() -> None:
         (6500.0, "1 h 48 min"),
         (172_800.0, "2 days"),
         (1e12, "11.6 M days"),
-        (float("inf"), "inf Y days"),
+        (float("inf"), "inf days"),
     ],
 )
 def test_times_are_as_people_say_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1 kB"),
+        (999_499, "999 kB"),
+        (999_600, "1 MB"),
+        (10**27, "1 RB"),
+        (10**30, "1 QB"),
+        (2 * 10**33, "2e+33 B"),
+    ],
+)
+def test_amounts_have_three_digits_and_the_largest_prefix_that_fits(number: float, text: str) -> None:
+    assert quantity(number, "B") == text

@@ -211,9 +211,9 @@ def quantity(number: float, unit: str = "") -> str:
     >>> quantity(655_360_000), quantity(26_214_400, "B"), quantity(24), quantity(8e21, "B")
     ('655 M', '26.2 MB', '24', '8 ZB')
     """
-    for power, prefix in zip(range(8, 0, -1), "YZEPTGMk"):
-        if number >= 1000**power:
-            return f"{number / 1000**power:.3g} {prefix}{unit}"
+    for power, prefix in enumerate(("", *"kMGTPEZYRQ")):
+        if number < 999.5 * 1000**power:
+            return f"{number / 1000**power:.3g} {prefix}{unit}".rstrip()
     return f"{number:.3g} {unit}".rstrip()
 
 
