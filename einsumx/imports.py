@@ -8,9 +8,10 @@ another thread imports for the main thread, which waits, and a call of a handler
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from _signal import default_int_handler, getsignal, valid_signals  # type: ignore[import-not-found]
-from _thread import allocate_lock, get_ident, start_new_thread
+from _thread import RLock, allocate_lock, get_ident, start_new_thread
 from importlib import import_module
 from threading import main_thread
 from types import ModuleType
@@ -89,15 +90,50 @@ def _import_elsewhere(name: str) -> None:
         ended.acquire(timeout=_LONGEST)
 
 
+_lock = RLock()
+_importing: list[int] = []
+"""The threads that import a module; garbage collections are switched off while there is one."""
+_collects = False
+"""Whether they were switched on before the first of these threads began."""
+
+
 def _import(name: str) -> ModuleType:
     """Import a module without garbage collections, as finalizers may call einsum too."""
-    collects = gc.isenabled()
-    gc.disable()
     try:
+        _pause()
         return import_module(name)
     finally:
-        if collects:
-            gc.enable()
+        _resume(get_ident())
+
+
+def _pause() -> None:
+    global _collects  # noqa: PLW0603  # the collector is one for all threads
+    with _lock:
+        if not _importing:
+            _collects = gc.isenabled()
+        _importing.append(get_ident())
+        if len(_importing) == 1:  # otherwise a finalizer imported meanwhile, or another thread does
+            gc.disable()
+
+
+def _resume(thread: int) -> None:
+    with _lock:
+        if thread in _importing:
+            if _collects and len(_importing) == 1:
+                gc.enable()
+            _importing.remove(thread)
+
+
+def _after_fork() -> None:
+    """The child of a fork has no other threads to release the lock or to end their imports."""
+    global _lock  # noqa: PLW0603
+    _lock = RLock()
+    for thread in [thread for thread in _importing if thread != get_ident()]:
+        _resume(thread)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _finished(name: str) -> ModuleType | None:

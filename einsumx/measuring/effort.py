@@ -102,8 +102,8 @@ def set_effort(effort: Effort) -> None:
 def effort(effort: Effort) -> Iterator[None]:
     """A ``with`` block in which new plans get this effort.
 
-    It applies to the current thread or asyncio task, and to tasks that start in the block, as long as the block is open;
-    where threads inherit their parent's context (``sys.flags.thread_inherit_context``), also to these. Blocks nest.
+    It applies to the current thread or asyncio task, and to tasks that start in the block, as long as it is open. Where
+    threads inherit the context of their parent, as in free-threaded Python 3.14, it applies to these too. Blocks nest.
 
     Args:
         effort: ``"estimate"``: the cost model chooses each plan. ``"measure"``: the first call runs several candidate
