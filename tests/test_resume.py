@@ -12,6 +12,7 @@ import tempfile
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -648,7 +649,6 @@ einsumx.einsum(EQUATION, a, b, out=out, memory_limit=limit)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
 def test_a_journal_that_another_process_has_is_refused_until_that_one_is_killed_and_then_gone_on_with(
     tmp_path: Path,
 ) -> None:
@@ -668,7 +668,6 @@ def test_a_journal_that_another_process_has_is_refused_until_that_one_is_killed_
     assert is_right(out)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
 def test_a_journal_that_another_thread_has_is_refused(tmp_path: Path) -> None:
     found: list[BaseException] = []
 
@@ -770,3 +769,54 @@ def test_reading_blocks_again_stays_within_the_limit(tmp_path: Path) -> None:
     _, taken = peaks.numpy_peak(call)
     assert taken <= limit + peaks.OBJECTS
     assert (out.array == 300).all()
+
+
+def test_a_journal_is_locked_where_the_system_locks_bytes_of_files(tmp_path: Path, monkeypatch: Any) -> None:
+    """With a fake of Windows' locks, which hold between descriptors of one file, and end when one is closed."""
+    held: dict[tuple[int, int], int] = {}
+
+    def locking(descriptor: int, mode: int, count: int) -> None:
+        assert (mode, count) == (3, 1)
+        position = os.lseek(descriptor, 0, os.SEEK_CUR)
+        place = os.fstat(descriptor).st_ino, position
+        assert position >= os.fstat(descriptor).st_size  # nobody else could read it
+        if held.get(place, descriptor) in opened:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        held[place] = descriptor
+        opened.add(descriptor)
+
+    def close(descriptor: int) -> None:
+        opened.discard(descriptor)
+        real(descriptor)
+
+    real, opened = os.close, set[int]()
+    monkeypatch.setattr(os, "close", close)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=3, locking=locking))
+    test_a_journal_that_another_thread_has_is_refused(tmp_path)
+    assert held
+    assert not opened
+
+
+def test_a_journal_is_opened_where_the_status_of_an_open_file_has_another_device(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """As with some Pythons on Windows; a fake of the status."""
+    real, asked = os.fstat, []
+
+    def fstat(descriptor: int) -> os.stat_result:
+        asked.append(descriptor)
+        assert len(asked) < 10_000, "it is opened again and again"
+        status = real(descriptor)
+        return os.stat_result([*status[:2], status.st_dev + 1, *status[3:]])
+
+    out = mapped(tmp_path / "out.npy")
+    monkeypatch.setattr(os, "fstat", fstat)
+    finished(out, tmp_path / "journal")
+    assert is_right(out)
+
+
+def test_a_journal_that_is_another_file_each_time_is_an_error(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(journal.Journal, "_is_there", lambda self, descriptor: False)
+    with pytest.raises(OSError, match=r"journal of resume= cannot be read and written: Stale"):
+        finished(mapped(tmp_path / "out.npy"), tmp_path / "journal")
