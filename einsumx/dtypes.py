@@ -24,8 +24,8 @@ __all__ = [
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _RULES: tuple[Casting, ...] = get_args(Casting)
 
-# Kind (b bool, u unsigned, i signed, f float, c complex) and size in bytes. NumPy's longdouble is float96 on 32-bit x86,
-# float64 on Windows and on macOS with Apple's processors, and float128 elsewhere.
+# Kind (b bool, u unsigned, i signed, f float, c complex) and size in bytes. NumPy's longdouble is named by its size:
+# float96 on 32-bit x86, float64 on Windows and on macOS with Apple's processors, float128 elsewhere.
 _KNOWN: dict[str, tuple[str, int]] = {
     "bool": ("b", 1),
     **{f"uint{bits}": ("u", bits // 8) for bits in (8, 16, 32, 64)},

@@ -1,4 +1,4 @@
-"""Files: atomic writes, bounded reads of regular files, files in memory, locks, descriptors that a forked child closes."""
+"""Files: atomic writes, bounded reads of regular files, locks, and descriptors that a forked child closes."""
 
 from __future__ import annotations
 
