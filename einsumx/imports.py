@@ -12,12 +12,13 @@ import os
 import sys
 from _signal import default_int_handler, getsignal, valid_signals  # type: ignore[import-not-found]
 from _thread import RLock, allocate_lock, get_ident, start_new_thread
+from contextlib import suppress
 from importlib import import_module
 from threading import main_thread
 from types import ModuleType
 from typing import Any
 
-__all__ = ["LazyModule", "imported"]
+__all__ = ["LazyModule", "imported", "loaded"]
 
 _LONGEST = 2.0
 """How many seconds the main thread waits. It waits in vain if a handler came while it was importing a module itself,
@@ -101,9 +102,32 @@ def _import(name: str) -> ModuleType:
     """Import a module without garbage collections, as finalizers may call einsum too."""
     try:
         _pause()
-        return import_module(name)
+        return loaded(name)
     finally:
         _resume(get_ident())
+
+
+def loaded(name: str) -> ModuleType:
+    """The module of that name, which is imported here; an ImportError says so if it is a subinterpreter that cannot."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise
+    except ImportError as error:
+        if _is_in_main_interpreter():
+            raise
+        raise ImportError(
+            f"{name} cannot be imported in a subinterpreter ({error}); call einsumx in the main interpreter, or in "
+            "another process"
+        ) from error
+
+
+def _is_in_main_interpreter() -> bool:
+    for name in ("_interpreters", "_xxsubinterpreters"):  # since Python 3.13, and before
+        with suppress(ImportError):
+            interpreters: Any = import_module(name)
+            return bool(interpreters.get_current() == interpreters.get_main())
+    return True
 
 
 def _pause() -> None:
