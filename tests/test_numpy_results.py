@@ -100,7 +100,6 @@ def test_the_wide_numbers_of_32_bit_systems_are_numbers_on_all(wide, narrow):
     assert einsumx.semirings.max_plus.plan("ij,jk->ik", (2, 3), (3, 4), dtypes="float96").dtype == "float96"
 
 
-
 @pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])
 def test_numpys_rules_allow_the_casts_that_numpy_allows(casting):
     names = ["object", "bool", *[name for name in NAMED if name in vars(np) and name != "bool"]]
