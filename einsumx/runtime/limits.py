@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from einsumx.errors import shown
 from einsumx.host.free_memory import UNLIMITED, bytes_in
-from einsumx.imports import imported
+from einsumx.imports import LazyModule
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent import futures
+else:
+    futures = LazyModule("concurrent.futures")
 
 __all__ = ["MemoryAmount", "MemoryLimit", "Progress", "as_limit", "limit_bytes"]
 
@@ -69,7 +71,7 @@ class MemoryLimit:
     _: KW_ONLY
     device: str = ""
     devices: Sequence[str] = ()
-    executor: Executor | None = None
+    executor: futures.Executor | None = None
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
 
@@ -127,12 +129,12 @@ def _as_devices(devices: Any) -> tuple[str, ...]:
     raise TypeError(f"devices= is a list of device names, such as ['cuda:0', 'cuda:1'], not {shown(devices)}")
 
 
-def _as_executor(executor: Any) -> Executor | None:
+def _as_executor(executor: Any) -> futures.Executor | None:
     if executor is None:
         return None
-    if not isinstance(executor, imported("concurrent.futures").Executor):
+    if not isinstance(executor, futures.Executor):
         raise TypeError(f"executor= is an Executor of concurrent.futures or of its kind, not {shown(executor)}")
-    return cast("Executor", executor)
+    return executor
 
 
 def _as_resume(resume: Any) -> str | os.PathLike[str] | None:
