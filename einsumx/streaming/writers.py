@@ -400,8 +400,7 @@ class Output:
 
 def _has_any_order(equation: SizedEquation) -> bool:
     """Whether a result is in every memory order at once: at most one axis is long, and it is no view of an operand."""
-    is_rearranged = len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
-    return sum(size > 1 for size in equation.shape) < 2 and not is_rearranged
+    return sum(size > 1 for size in equation.shape) < 2 and not equation.is_rearrangement
 
 
 # -- overlap ------------------------------------------------------------------------------------------------------
