@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
-    from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from einsumx.streaming import gradients
     from einsumx.streaming import run as streaming_run
 else:
-    facets = LazyModule("einsumx.adapters.facets")
     factors = LazyModule("einsumx.runtime.factors")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
     gradients = LazyModule("einsumx.streaming.gradients")
@@ -411,7 +409,7 @@ def _plan_of_shapes(
     if request.memory_limit is None:
         return plans.as_plan(prepare.make_program(contraction))
 
-    limit = limits.limit_bytes(request.limit.amount, lambda: facets.blocks_of(adapter).free_bytes(device))
+    limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
     sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
     dtype = prepare.result_dtype(adapter, operands, options)
     footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))

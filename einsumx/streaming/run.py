@@ -222,7 +222,8 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     order = result_order(request.order, request.out, adapter, sourced.operands)
     factors, resume = request.factors, request.limit.resume
     output = Output(adapter, request.operands, request.out, order, factors)
-    footprint = output.footprint(sized, computed, dtype)
+    is_view = sized.is_rearrangement and sourced.sources[0].in_place and described[0].dtype == dtype
+    footprint = output.footprint(sized, computed, dtype, is_view=is_view)
     limit = limit_bytes(request.limit.amount, sourced.free_bytes)
     stored = [*(source.stored for source in sourced.own_sources), request.out]
     passes = sourced.passes(sized, dtype, limit, library_bytes(stored, 0))
@@ -324,7 +325,7 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
                 f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
             )
     output = Output(adapter, operands, out)
-    footprint = output.footprint(program.equation, program.compute_dtype, program.dtype)
+    footprint = output.footprint(program.equation, program.compute_dtype, program.dtype, is_view=False)
     if footprint.cut > program.landing.cut:
         raise ValueError(f"the plan expects an out= that shares no memory with the operands\n  {excerpt(text)}")
     target = output.target(program, "safe")
