@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from einsumx.runtime import shapes as described
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
-    from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, PlanKeywords, Value
+    from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, NumpyResult, PlanKeywords, Value
     from einsumx.streaming import gradients
     from einsumx.streaming import run as streaming_run
 else:
@@ -80,7 +80,7 @@ def _traced(name: str) -> None:
 
 
 @overload
-def einsum(*operands: NDArray[Any] | Value, **keywords: Unpack[Keywords]) -> NDArray[Any]: ...
+def einsum(*operands: NDArray[Any] | Value, **keywords: Unpack[Keywords]) -> NumpyResult: ...
 
 
 @overload
@@ -160,7 +160,7 @@ def addeinsum(
     alpha: Any = 1,
     beta: Any = 1,
     **keywords: Unpack[Keywords],
-) -> NDArray[Any]: ...
+) -> NumpyResult: ...
 
 
 @overload

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from einsumx.blocked import text as blocked_texts
     from einsumx.render import drawing, source, timeline
     from einsumx.render.drawing import Drawing
-    from einsumx.runtime.signatures import A, Value
+    from einsumx.runtime.signatures import A, NumpyResult, Value
     from einsumx.streaming import run as streaming_run
 else:
     dask = LazyModule("einsumx.backends.dask")
@@ -79,7 +79,7 @@ class Plan(Program):
         return plan_cost(self).peak_bytes
 
     @overload
-    def __call__(self, *operands: NDArray[Any] | Value) -> NDArray[Any]: ...
+    def __call__(self, *operands: NDArray[Any] | Value) -> NumpyResult: ...
 
     @overload
     def __call__(self, *operands: A | Value) -> A: ...
@@ -188,7 +188,7 @@ class BlockedPlan(BlockedProgram):
     """
 
     @overload
-    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None) -> NDArray[Any]: ...
+    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None) -> NumpyResult: ...
 
     @overload
     def __call__(self, *operands: A | Value, out: Any = None) -> A: ...
