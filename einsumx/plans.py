@@ -56,7 +56,7 @@ class Plan(Program):
     """A contraction as straight-line array calls over numbered slots; :func:`einsumx.plan` returns it.
 
     Its attributes are those of :class:`~einsumx.ir.program.Program`: ``equation``, ``backend``, ``device``,
-    ``operands``, ``path``, ``ops``, ``result``, ``shape`` and ``dtype``.
+    ``operands``, ``path``, ``ops``, ``result``, ``shape``, ``dtype`` and ``accumulate``.
     """
 
     autograph_info__ = ()  # by which tf.function leaves the code as it is
