@@ -344,7 +344,7 @@ def plan(
 
     Raises:
         EinsumxError: as :func:`einsum` does.
-        ValueError: ``out`` or ``stored`` where it changes nothing.
+        ValueError: ``out`` or ``stored`` where it changes nothing; or shapes, and a limit for workers.
 
     >>> print(plan("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128), dtypes="float32"))
     bind,bjnd->bnij  (64,100,8,128) (64,50,8,128)  float32 on numpy
@@ -377,6 +377,8 @@ def planned(
         raise ValueError("out= changes a plan only with arrays and a memory_limit=")
     if stored and (not is_limited or None in shapes):
         raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
+    if is_limited and None not in shapes and (request.limit.devices or request.limit.executor is not None):
+        raise ValueError("a plan from shapes is for one device and no executor; pass arrays, or device=")
     if all(shape is not None for shape in shapes):
         adapter = request.adapter or get_backend("numpy")
         device = device or (request.limit.device if is_limited else "")
