@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
-    from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
@@ -41,11 +40,10 @@ if TYPE_CHECKING:
     from einsumx.runtime import shapes as described
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
-    from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, PlanKeywords, Value
+    from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, NumpyResult, PlanKeywords, Value
     from einsumx.streaming import gradients
     from einsumx.streaming import run as streaming_run
 else:
-    facets = LazyModule("einsumx.adapters.facets")
     factors = LazyModule("einsumx.runtime.factors")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
     gradients = LazyModule("einsumx.streaming.gradients")
@@ -82,7 +80,7 @@ def _traced(name: str) -> None:
 
 
 @overload
-def einsum(*operands: NDArray[Any] | Value, **keywords: Unpack[Keywords]) -> NDArray[Any]: ...
+def einsum(*operands: NDArray[Any] | Value, **keywords: Unpack[Keywords]) -> NumpyResult: ...
 
 
 @overload
@@ -162,7 +160,7 @@ def addeinsum(
     alpha: Any = 1,
     beta: Any = 1,
     **keywords: Unpack[Keywords],
-) -> NDArray[Any]: ...
+) -> NumpyResult: ...
 
 
 @overload
@@ -347,7 +345,7 @@ def plan(
 
     Raises:
         EinsumxError: as :func:`einsum` does.
-        ValueError: ``out`` or ``stored`` where it changes nothing.
+        ValueError: ``out`` or ``stored`` where it changes nothing; or shapes, and a limit for workers.
 
     >>> print(plan("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128), dtypes="float32"))
     bind,bjnd->bnij  (64,100,8,128) (64,50,8,128)  float32 on numpy
@@ -380,6 +378,8 @@ def planned(
         raise ValueError("out= changes a plan only with a memory_limit=")
     if stored and (not is_limited or None in shapes):
         raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
+    if is_limited and None not in shapes and (request.limit.devices or request.limit.executor is not None):
+        raise ValueError("a plan from shapes is for one device and no executor; pass arrays, or device=")
     if all(shape is not None for shape in shapes):
         adapter = request.adapter or get_backend("numpy")
         device = device or (request.limit.device if is_limited else "")
@@ -412,7 +412,7 @@ def _plan_of_shapes(
     if request.memory_limit is None:
         return plans.as_plan(prepare.make_program(contraction))
 
-    limit = limits.limit_bytes(request.limit.amount, lambda: facets.blocks_of(adapter).free_bytes(device))
+    limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
     sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
     dtype = prepare.result_dtype(adapter, operands, options)
     footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from einsumx.adapters.base import Array
-    from einsumx.runtime.signatures import A, Value
+    from einsumx.runtime.signatures import A, NumpyResult, Value
 
 __all__ = ["tensordot", "transpose"]
 
@@ -27,7 +27,7 @@ Axes: TypeAlias = "int | tuple[int | Sequence[int], int | Sequence[int]]"
 
 
 @overload
-def tensordot(a: NDArray[Any] | Value, b: NDArray[Any] | Value, axes: Axes = 2) -> NDArray[Any]: ...
+def tensordot(a: NDArray[Any] | Value, b: NDArray[Any] | Value, axes: Axes = 2) -> NumpyResult: ...
 
 
 @overload

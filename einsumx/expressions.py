@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.program import Path
     from einsumx.plans import Plan
-    from einsumx.runtime.signatures import A, FrameworkKeywords, Value
+    from einsumx.runtime.signatures import A, FrameworkKeywords, NumpyResult, Value
     from einsumx.streaming import fingerprints, readers
 else:
     facets = LazyModule("einsumx.adapters.facets")
@@ -140,7 +140,7 @@ class Expression:
         return all(_is_same(array, other._constants[slot], self._adapter) for slot, array in self._constants.items())
 
     @overload
-    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None, order: Order = "K") -> NDArray[Any]: ...
+    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None, order: Order = "K") -> NumpyResult: ...
 
     @overload
     def __call__(self, *operands: A | Value, out: Any = None, order: Order = "K") -> A: ...

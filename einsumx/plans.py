@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from einsumx.blocked import text as blocked_texts
     from einsumx.render import drawing, source, timeline
     from einsumx.render.drawing import Drawing
-    from einsumx.runtime.signatures import A, Value
+    from einsumx.runtime.signatures import A, NumpyResult, Value
     from einsumx.streaming import run as streaming_run
 else:
     dask = LazyModule("einsumx.backends.dask")
@@ -56,7 +56,7 @@ class Plan(Program):
     """A contraction as straight-line array calls over numbered slots; :func:`einsumx.plan` returns it.
 
     Its attributes are those of :class:`~einsumx.ir.program.Program`: ``equation``, ``backend``, ``device``,
-    ``operands``, ``path``, ``ops``, ``result``, ``shape`` and ``dtype``.
+    ``operands``, ``path``, ``ops``, ``result``, ``shape``, ``dtype`` and ``accumulate``.
     """
 
     autograph_info__ = ()  # by which tf.function leaves the code as it is
@@ -86,7 +86,7 @@ class Plan(Program):
         return plan_cost(self).peak_bytes
 
     @overload
-    def __call__(self, *operands: NDArray[Any] | Value) -> NDArray[Any]: ...
+    def __call__(self, *operands: NDArray[Any] | Value) -> NumpyResult: ...
 
     @overload
     def __call__(self, *operands: A | Value) -> A: ...
@@ -195,7 +195,7 @@ class BlockedPlan(BlockedProgram):
     """
 
     @overload
-    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None) -> NDArray[Any]: ...
+    def __call__(self, *operands: NDArray[Any] | Value, out: Any = None) -> NumpyResult: ...
 
     @overload
     def __call__(self, *operands: A | Value, out: Any = None) -> A: ...

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from einsumx.dtypes import Casting
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
-    from einsumx.runtime.signatures import A, SemiringKeywords, Value
+    from einsumx.runtime.signatures import A, NumpyResult, SemiringKeywords, Value
 
 __all__ = ["BUILTIN", "Semiring", "boolean", "log", "max_plus", "max_times", "min_plus"]
 
@@ -91,7 +91,7 @@ class Semiring:
         return self.algebra.is_boolean
 
     @overload
-    def einsum(self, *operands: NDArray[Any] | Value, **keywords: Unpack[SemiringKeywords]) -> NDArray[Any]: ...
+    def einsum(self, *operands: NDArray[Any] | Value, **keywords: Unpack[SemiringKeywords]) -> NumpyResult: ...
 
     @overload
     def einsum(self, *operands: A | Value, **keywords: Unpack[SemiringKeywords]) -> A: ...

@@ -11,7 +11,6 @@ from einsumx.adapters.registry import get_backend
 from einsumx.caches import cache_clear
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, excerpt
-from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, displayed, duration
@@ -162,7 +161,7 @@ def choice_text(program: Program, optimize: Any) -> str:
         return ESTIMATED
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     adapter = get_backend(program.backend)
-    computed = computed_text(program.dtype, accumulated_in(program), adapter.traits(program.device))
+    computed = computed_text(program.dtype, program.accumulate)
     key = key_of(sized, program.operands, computed, optimize)
     finding = None if key is None else wisdom.find(adapter, program.device, key)
     if finding is None:

@@ -13,7 +13,6 @@ import einsumx
 from einsumx import BackendError, Plan, einsum, expression, plan
 from einsumx.adapters.registry import get_backend
 from einsumx.ir import ops
-from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.cost import slot_dtypes
 
 EQUATION = "ij,jk->ik"
@@ -60,12 +59,31 @@ def test_the_results_own_dtype_is_the_default_and_integers_wrap_in_a_wider_one_t
         assert plan(EQUATION, *SHAPES, dtypes=dtype, accumulate=accumulate) == plan(EQUATION, *SHAPES, dtypes=dtype)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "torch", "mxnet", "jax"])
+@pytest.mark.parametrize(
+    ("equation", "shape"),
+    [("->", ()), ("i->i", (3,)), ("ii->i", (3, 3)), ("...j->j...", (2, 3)), ("ijj->ji", (2, 3, 3)), ("ij->i", (3, 1))],
+)
+def test_a_rearrangement_is_planned_as_without_an_accumulator(equation, shape, backend):
+    options = {"dtypes": "float32", "backend": backend}
+    program = plan(equation, shape, **options, accumulate="float64")
+    assert program.ops == plan(equation, shape, **options).ops
+    assert program.accumulate == "float64"
+    assert Plan.from_json(program.to_json()) == program
+
+
+def test_a_rearrangement_with_an_accumulator_is_a_view_and_takes_no_more_memory_under_a_limit():
+    assert np.shares_memory(einsum("ij->ji", a, accumulate="float64"), a)
+    half = a.astype("float16")
+    np.testing.assert_array_equal(einsum("ij->ji", half, memory_limit=half.nbytes, order="C"), half.T)
+
+
 def test_plans_with_an_accumulator_are_stored_and_made_again_with_it():
     torch = pytest.importorskip("torch")
     program = plan(EQUATION, a, b, accumulate="float64")
     stored = Plan.from_json(program.to_json())
     assert stored == program
-    assert accumulated_in(stored) == "float64"
+    assert stored.accumulate == "float64"
     assert computed(stored.retarget("torch")) == {"float64"}
     np.testing.assert_array_equal(stored(torch.tensor(a), torch.tensor(b)).numpy(), EXACT)
     of_any_size = plan(EQUATION, (None, 300), (300, None), dtypes="float32", accumulate="float64")

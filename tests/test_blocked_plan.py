@@ -1,6 +1,7 @@
 """What is chosen under a memory limit, what a blocked plan says, and that it can be called."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 
 import numpy as np
@@ -231,6 +232,16 @@ def test_beside_shapes_out_is_the_shape_of_the_result(out, what):
 def test_out_without_a_limit_is_refused():
     with pytest.raises(ValueError, match="out= changes a plan only with a memory_limit="):
         einsumx.plan("ij->i", (3, 4), out=(3,))
+
+
+@pytest.mark.parametrize(
+    "workers", [{"devices": ["cpu", "cuda:0"]}, {"executor": ThreadPoolExecutor(1)}], ids=["devices", "executor"]
+)
+def test_a_plan_from_shapes_for_several_workers_is_refused(workers):
+    limit = einsumx.MemoryLimit("1 MB", **workers)
+    with pytest.raises(ValueError, match="a plan from shapes is for one device and no executor"):
+        einsumx.plan("ij->i", (3, 4), backend="torch", memory_limit=limit)
+    assert einsumx.plan("ij->i", np.ones((3, 4)), memory_limit=einsumx.MemoryLimit("1 MB", devices=["cpu"])).blocks == 1
 
 
 # -- the command --------------------------------------------------------------------------------------------------

@@ -89,6 +89,14 @@ def test_a_limit_with_nothing_but_an_amount_is_that_amount():
         np.testing.assert_array_equal(einsum("ij->j", array, memory_limit=limit), array.sum(0))
 
 
+@pytest.mark.parametrize(
+    ("backend", "device"), [("torch", "cuda:99"), ("jax", "cuda:99"), ("jax", "nonsense"), ("mxnet", "gpu:99")]
+)
+def test_a_plan_for_a_fraction_of_a_device_that_is_not_there_is_an_error(backend, device):
+    with pytest.raises(einsumx.BackendError, match=f"{backend} finds no device '{device}': "):
+        einsumx.plan("ij,jk->ik", (3, 3), (3, 3), backend=backend, device=device, memory_limit=0.5)
+
+
 def test_a_fraction_of_an_unknown_amount_is_an_error():
     with pytest.raises(ValueError, match="give bytes"):
         limit_bytes(0.5, lambda: None)

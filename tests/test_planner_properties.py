@@ -534,6 +534,50 @@ def test_plans_are_simple_already_and_survive_json(data, case):
     assert str(plan).count("\n") == len(plan.ops) + 1
 
 
+TYPES = [
+    ("float32", None, "float64"),
+    ("float32", "float64", None),
+    ("float64", "complex128", None),
+    ("complex64", None, "complex128"),
+    ("float16", None, "float32"),
+    ("float16", None, "float64"),
+    ("float16", "float32", "float64"),
+    ("int8", "float32", "float64"),
+    ("int8", "int32", "int64"),
+    ("int32", "float64", None),
+    ("bool", "float32", None),
+]
+"""The dtypes of operands, of results and of sums."""
+
+
+@given(data=st.data(), case=cases(), types=st.sampled_from(TYPES))
+@settings(max_examples=60)
+def test_plans_keep_the_dtypes_that_were_asked_for_when_stored_retargeted_and_run_on_other_arrays(data, case, types):
+    names, dtype, accumulate = types
+    arrays = [np.array(array, order="C") for array in data.draw(operands(case, [names]))]
+    backends = [name for name in sorted(BUILTIN) if computes(name, types)]
+    backend, other = (data.draw(st.sampled_from(backends)) for _ in range(2))
+    device = data.draw(st.sampled_from(["", *(get_backend(backend).device_kinds or ["cuda"])]))
+    plan = einsumx.plan(
+        case.text, *case.shapes, backend=backend, device=device, dtypes=names, dtype=dtype, accumulate=accumulate
+    )
+    assert einsumx.Plan.from_json(plan.to_json()) == plan
+    moved = plan.retarget(other)
+    assert (moved.dtype, moved.retarget(backend, device)) == (plan.dtype, plan)
+    assert einsumx.Plan.from_json(moved.to_json()) == moved
+    expected = expect(case.text, *arrays, dtype=plan.dtype, accumulate=accumulate)
+    with np.errstate(all="ignore"):
+        for each in (plan, moved):
+            assert_right(Interpreter(get_backend(each.backend).traits(each.device)).run(each, arrays), expected)
+        assert_right(np.asarray(plan(*arrays)), expected)
+
+
+def computes(backend, types):
+    """Whether a framework has these dtypes."""
+    names = get_backend(backend).traits("").dtypes
+    return names is None or names.issuperset(filter(None, types))
+
+
 @given(data=st.data(), case=cases(least=3))
 @settings(max_examples=30)
 def test_every_path_gives_the_same_value(data, case):

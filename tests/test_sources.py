@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peaks
 import pytest
 from stored import EQUATION, LIMIT, Stored, operands
 
@@ -303,6 +305,28 @@ def test_an_out_that_overlaps_an_operand_where_there_is_no_room_for_the_result_i
     with pytest.raises(einsumx.MemoryLimitError, match="smallest"):
         product(both, both[::-1], NO_ROOM)
     assert (both == SQUARE).all()
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("equation", ["ij->ji", "ij->ij", "ii->i"])
+@pytest.mark.parametrize("added", [False, True], ids=["einsum", "addeinsum"])
+def test_a_view_for_an_out_that_overlaps_is_copied_within_the_limit(framework, equation, added) -> None:
+    wrap = pytest.importorskip("torch").from_numpy if framework == "torch" else np.asarray
+    measure = peaks.torch_peak if framework == "torch" else peaks.numpy_peak
+    square = np.random.default_rng(0).standard_normal((600, 600)).astype("float32")
+    memory = np.concatenate([square, square])
+    out = memory[300:900] if equation != "ii->i" else memory[300:900, 1]
+    expected = np.einsum(equation, square) + (out if added else 0)
+    call = einsumx.einsum if not added else partial(einsumx.addeinsum, wrap(out))
+    arguments = partial(call, equation, wrap(memory[:600]), out=wrap(out))
+    with pytest.raises(einsumx.MemoryLimitError) as caught:
+        arguments(memory_limit=1)
+    least = caught.value.smallest
+    assert least is not None
+    assert least >= out.nbytes
+    _, taken = measure(partial(arguments, memory_limit=least))
+    np.testing.assert_array_equal(out, expected)
+    assert taken <= least + peaks.OBJECTS
 
 
 def test_parts_of_one_file_that_is_mapped_twice_are_known_to_overlap_or_not(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.planner.path import Optimize
-from einsumx.runtime.prepare import accumulator, arrays_of, result_dtype, sized_equation
+from einsumx.runtime.prepare import arrays_of, computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Request, Written
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def read(request: Request) -> Call:
     traits = options.algebra.traits(adapter, "")
     equation = _sized(request.written, operands.arrays)
     result = result_dtype(adapter, operands.described, options)
-    compute = traits.compute_dtype(accumulator(operands.described, options, result) or result)
+    compute = computed_dtype(equation, operands.described, options, result, traits)
     return Call(operands, equation, (result, compute), options.optimize, options.algebra)
 
 

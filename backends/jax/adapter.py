@@ -23,7 +23,6 @@ from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
-from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import diagonal_equation
@@ -491,7 +490,7 @@ class JaxAdapter(Adapter):
 
     def _settled(self, run: Run, program: Program) -> Run:
         """``run``; JAX's own einsum where explicit shardings conflict in the plan's products, but not in JAX's."""
-        accumulate = accumulated_in(program) or TRAITS.compute_dtype(program.dtype)
+        accumulate = program.accumulate or TRAITS.compute_dtype(program.dtype)
         wanted = self._options.preferred_element_type or accumulate
         options = self._options._replace(preferred_element_type=wanted)._asdict()
 

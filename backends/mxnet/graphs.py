@@ -22,7 +22,6 @@ from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir import ops
-from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.bind import EllipsisAxis, SizedEquation
 from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.program import Operand, Program
@@ -99,7 +98,7 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
     # MXNet's own einsum would be slow if later calls have larger operands. MXNet 1 has inner batch axes for arrays, not
     # for symbols.
     traits = replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False)
-    setting = Setting(program.backend, program.device, traits, program.dtype, accumulated_in(program))
+    setting = Setting(program.backend, program.device, traits, program.dtype, program.accumulate)
     general = lower(
         SizedEquation(sized.text, sized.inputs, sized.output, sizes, shapes), operands, program.path, setting
     )

@@ -17,7 +17,6 @@ from einsumx.adapters.traits import BLAS
 from einsumx.adapters.typing import FrameworkOptions
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.errors import BackendError
-from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Program
 
@@ -86,7 +85,7 @@ class ShardedAdapter(TorchAdapter):
 
     def _follows_torch(self, program: Program, arrays: Sequence[Array]) -> bool:
         """Whether torch's own einsum accepts these operands, and computes and returns the same dtype."""
-        is_own = program.dtype in _SAME_RULES and accumulated_in(program) is None
+        is_own = program.dtype in _SAME_RULES and program.accumulate is None
         return is_own and all(
             isinstance(each, dtensor.DTensor) and self.dtype_name(each.dtype) == program.dtype for each in arrays
         )

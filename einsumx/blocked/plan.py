@@ -119,7 +119,7 @@ def _model(request: BlockedContraction) -> StageCostModel:
     sized = sized_equation(written, [operand.shape for operand in operands])
     traits = traits_in(options.algebra, adapter, device)
     rates = tuple(rate or traits.rates.copy for rate in request.read_rates or (None,) * len(operands))
-    computed = computed_dtype(request.contraction, result_dtype(adapter, operands, options), traits)
+    computed = computed_dtype(sized, operands, options, result_dtype(adapter, operands, options), traits)
     return StageCostModel(sized, operands, request.in_place, rates, adapter, traits, device, computed, options.algebra)
 
 

@@ -1,14 +1,12 @@
-"""Accumulators: the dtype in which a program computes sums, and the floats in which sums of integers are exact."""
+"""The largest sums of integers, and the dtypes in which they are exact."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from einsumx.dtypes import can_cast, itemsize, kind
-from einsumx.ir.cost import slot_dtypes
-from einsumx.ir.program import Program
+from einsumx.dtypes import itemsize, kind
 
-__all__ = ["accumulated_in", "exact_floats", "holds", "largest", "largest_sum"]
+__all__ = ["exact_floats", "holds", "largest", "largest_sum"]
 
 _BITS = {"float32": 24, "float64": 53}
 """The bits of the integers that a float type holds all."""
@@ -71,19 +69,3 @@ def holds(dtype: str, most: int, is_signed: bool) -> bool:
     if bound is None or (is_signed and kind(dtype) == "u"):
         return False
     return most < bound or (most == bound and kind(dtype) == "u")
-
-
-def accumulated_in(program: Program) -> str | None:
-    """The float or complex dtype in which a program computes, if ``accumulate=`` can ask for it; otherwise None.
-
-    A plan that is made again, for another backend, takes it as its accumulator. Operands that it does not hold were
-    cast to the result's dtype, which the framework computes in a wider one by itself.
-    """
-    if kind(program.dtype) not in "fc":
-        return None
-    types = slot_dtypes(program)
-    computed = {types[op.sources[0]] for op in program.ops if op.kind == "work"} - {program.dtype}
-    if len(computed) != 1:
-        return None
-    (accumulator,) = computed
-    return accumulator if all(can_cast(operand.dtype, accumulator) for operand in program.operands) else None

@@ -59,6 +59,12 @@ class SizedEquation(NamedTuple):
         """The shape of the result."""
         return tuple(map(self.sizes.__getitem__, self.output))
 
+    @property
+    def is_rearrangement(self) -> bool:
+        """Whether nothing is multiplied, and only axes of size 1 are summed."""
+        summed = set(self.inputs[0]).difference(self.output)
+        return len(self.inputs) == 1 and all(self.sizes[label] == 1 for label in summed)
+
     def carried(self, operand: int) -> tuple[int, ...]:
         """The labels of an operand's axes, without those of size 1 that broadcast."""
         axes = zip(self.inputs[operand], self.shapes[operand])

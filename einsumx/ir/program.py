@@ -72,6 +72,8 @@ class Program(_Referable):
         result: the slot that holds the result.
         shape: the result's shape.
         dtype: the result's dtype.
+        accumulate: the dtype that products and sums are to be computed in, if a result of ``dtype`` on this backend has
+            another one by itself; otherwise None.
         algebra: what sums, products and zeros mean.
         named: the equation in the user's names; empty if labels are letters.
         choices: the names of the candidates for the steps that were measured to be faster than the estimate's; see
@@ -87,6 +89,7 @@ class Program(_Referable):
     result: int
     shape: tuple[int, ...]
     dtype: str
+    accumulate: str | None = None
     algebra: Algebra = PLUS_TIMES
     named: str = field(default="", compare=False)
     choices: tuple[str, ...] = field(default=(), compare=False)

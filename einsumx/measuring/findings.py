@@ -18,7 +18,6 @@ from einsumx.planner.path import size_class
 from einsumx.planner.selection import Selection
 
 if TYPE_CHECKING:
-    from einsumx.adapters.traits import Traits
     from einsumx.ir import strict
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Operand
@@ -76,14 +75,13 @@ _STEPS = {1: "", 2: "+", -1: "-", -2: "-+", 0: "*"}
 """How a key marks the step of an axis; see :data:`einsumx.ir.layout.Pattern`."""
 
 
-def computed_text(dtype: str, accumulate: str | None, traits: Traits) -> str:
+def computed_text(dtype: str, accumulate: str | None) -> str:
     """The dtype of a result, and of its sums if that is not the usual one, as a part of a key.
 
-    >>> from einsumx.adapters.traits import Traits
-    >>> computed_text("float32", None, Traits()), computed_text("float32", "float64", Traits())
+    >>> computed_text("float32", None), computed_text("float32", "float64")
     ('float32', 'float32 in float64')
     """
-    return dtype if accumulate in (None, dtype, traits.compute_dtype(dtype)) else f"{dtype} in {accumulate}"
+    return dtype if accumulate is None else f"{dtype} in {accumulate}"
 
 
 def equation_text(equation: SizedEquation) -> str:

@@ -59,7 +59,7 @@ class _Problem(NamedTuple):
 
     Attributes:
         equation, operands, path, traits, dtype: as for :func:`lower`.
-        accumulate: the dtype to compute in, if that is not the one that the result has anyway.
+        accumulate: the dtype to compute in; None to leave it to the traits, or if nothing is computed.
     """
 
     equation: SizedEquation
@@ -89,30 +89,22 @@ def lower(
         algebra: recorded in the program; the traits are those of the framework in it.
     """
     backend, device, traits, dtype, accumulate = setting
-    accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
     calls: tuple[Op, ...]
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
         calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
-        lowered = None if names or accumulate is not None else direct_ops(equation, operands, traits, dtype)
+        computed = None if accumulate is None or equation.is_rearrangement else accumulate
+        lowered = None if names or computed is not None else direct_ops(equation, operands, traits, dtype)
         if lowered is None:
-            problem = _Problem(equation, operands, path, traits, dtype, accumulate)
+            problem = _Problem(equation, operands, path, traits, dtype, computed)
             lowered = _lowered(problem, selection.Choosing(names) if names else selection.BY_COST)
         calls, result = lowered
     named = "" if equation.named == equation.text else equation.named
     return Program(
         equation.text, backend, device, tuple(operands), path, calls, result,
-        tuple(map(equation.sizes.__getitem__, equation.output)), dtype, algebra, named, tuple(names),
+        tuple(map(equation.sizes.__getitem__, equation.output)), dtype, accumulate, algebra, named, tuple(names),
     )  # fmt: skip
-
-
-def _asked(traits: Traits, dtype: str, accumulate: str) -> str | None:
-    """The accumulator that differs from the one that a result of ``dtype`` has anyway; otherwise None.
-
-    Where the framework's own products accumulate in it, the operands thus need no cast.
-    """
-    return None if accumulate in (dtype, traits.compute_dtype(dtype)) else accumulate
 
 
 def alternatives(
@@ -120,7 +112,6 @@ def alternatives(
 ) -> list[list[Alternative]]:
     """The candidates for each step of a path; none for a step without a product of matrices."""
     _, _, traits, dtype, accumulate = setting
-    accumulate = None if accumulate is None else _asked(traits, dtype, accumulate)
     problem = _Problem(equation, operands, path, traits, dtype, accumulate)
     if 0 in equation.sizes:
         return []

@@ -31,7 +31,7 @@ def found(contraction: Contraction, sized: SizedEquation, setting: Setting) -> F
 
 def _key(contraction: Contraction, sized: SizedEquation, setting: Setting) -> str | None:
     """The key of a contraction in the wisdom."""
-    computed = computed_text(setting.dtype, setting.accumulate, setting.traits)
+    computed = computed_text(setting.dtype, setting.accumulate)
     return key_of(sized, contraction.operands, computed, contraction.options.optimize)
 
 

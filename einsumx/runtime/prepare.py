@@ -347,7 +347,7 @@ def make_program(
     sized = sized_equation(written, shapes)
     traits = traits or calibration.traits_in(options.algebra, adapter, device)
     dtype = served_dtype(contraction, traits)
-    accumulate = None if options.accumulate is None else accumulator(operands, options, dtype)
+    accumulate = None if options.accumulate is None else accumulator(operands, options, dtype, traits)
     setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
     program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
@@ -374,7 +374,7 @@ def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
     sized = sized_equation(written, [operand.shape for operand in operands])
     traits = calibration.calibrated(adapter, device)
     dtype = served_dtype(contraction, traits)
-    return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(operands, options, dtype))
+    return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(operands, options, dtype, traits))
 
 
 def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
@@ -445,10 +445,11 @@ def served_dtype(contraction: Contraction, traits: Traits) -> str:
     return dtype
 
 
-def accumulator(operands: Sequence[Operand], options: Options, dtype: str) -> str | None:
+def accumulator(operands: Sequence[Operand], options: Options, dtype: str, traits: Traits) -> str | None:
     """The dtype that ``accumulate=`` asks for, to compute a result of ``dtype`` in; None if it changes no result.
 
-    Overflow of integers wraps, so that a sum in wider integers ends in the same bits.
+    Overflow of integers wraps, so that a sum in wider integers ends in the same bits. Where the framework's own
+    products accumulate in that dtype, the operands need no cast.
 
     Raises:
         BackendError: it does not hold an operand or the result, or a cast from it to the result would lose a part.
@@ -475,13 +476,15 @@ def accumulator(operands: Sequence[Operand], options: Options, dtype: str) -> st
             f"{named} is of another kind than the result, which has dtype {dtype}; pass dtype={accumulate!r} for a "
             "result of that kind too"
         )
-    return accumulate
+    return None if accumulate in (dtype, traits.compute_dtype(dtype)) else accumulate
 
 
-def computed_dtype(contraction: Contraction, dtype: str, traits: Traits) -> str:
+def computed_dtype(
+    equation: SizedEquation, operands: Sequence[Operand], options: Options, dtype: str, traits: Traits
+) -> str:
     """The dtype in which blocks of a result of ``dtype`` are computed and added; raises as :func:`accumulator` does."""
-    accumulate = accumulator(contraction.operands, contraction.options, dtype)
-    return traits.compute_dtype(accumulate or dtype)
+    accumulate = accumulator(operands, options, dtype, traits)
+    return dtype if equation.is_rearrangement else traits.compute_dtype(accumulate or dtype)
 
 
 def check_operand(number: int, operand: Operand, planned: Operand, text: str) -> None:

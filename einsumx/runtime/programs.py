@@ -10,7 +10,6 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cached
 from einsumx.errors import SizeError, excerpt
-from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
@@ -19,20 +18,19 @@ from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
 from einsumx.runtime.request import Contraction, Options
 
-__all__ = ["options_of", "retarget", "run_program"]
+__all__ = ["retarget", "run_program"]
 
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
-    contraction = Contraction(get_backend(backend), program.equation, operands, device, options_of(program))
+    contraction = Contraction(get_backend(backend), program.equation, operands, device, _options(program))
     return replace(make_program(contraction), named=program.named)
 
 
-def options_of(program: Program) -> Options:
+def _options(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
-    accumulate = accumulated_in(program) if program.algebra.is_plain else None
-    return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, algebra=program.algebra)
+    return Options(program.dtype, "unsafe", program.path, accumulate=program.accumulate, algebra=program.algebra)
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
@@ -56,7 +54,7 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
         check_operand(number, operand, planned, program.written)
     if not all(is_known(operand.shape) for operand in program.operands):
-        return by_layout(Contraction(adapter, program.equation, actual, device, options_of(program))).run(*arrays)
+        return by_layout(Contraction(adapter, program.equation, actual, device, _options(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
     run: Run = _verified_run(program, adapter, device, fits)
     return run(*arrays)

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.facets import blocks_of
 from einsumx.dtypes import kind
-from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.errors import REFUSALS, BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.sizes import UNKNOWN, Unknown
 from einsumx.runtime.prepare import parsed
 from einsumx.runtime.request import Written
 from einsumx.scalars import as_python
 
-__all__ = ["as_dtypes", "as_shapes", "check_device", "check_out"]
+__all__ = ["as_dtypes", "as_shapes", "check_device", "check_out", "free_bytes"]
 
 
 def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...] | None]:
@@ -88,3 +89,17 @@ def check_device(adapter: Adapter, device: str) -> None:
         raise BackendError(
             f"{adapter.name} has no device {shown(device)}, as its arrays are on {' and '.join(kinds)} alone"
         )
+
+
+def free_bytes(adapter: Adapter, device: str) -> int | None:
+    """Bytes of free memory on a device; None if unknown.
+
+    Raises:
+        BackendError: the framework or the device is not there, or its arrays keep no memory limit.
+    """
+    blocks = blocks_of(adapter)
+    try:
+        return blocks.free_bytes(device)
+    except (ImportError, *REFUSALS) as error:
+        name = f" {shown(device)}" if device else ""
+        raise BackendError(f"{adapter.name} finds no device{name}: {error}") from error

@@ -1,7 +1,7 @@
 """Types of the public functions' arguments and results, for type checkers alone.
 
-Results have the type of the arrays among the operands: NumPy's own, or that of another framework. Equations, labels,
-shapes, numbers and lists beside arrays have types of their own, which say nothing of the result's.
+Results have the type of the arrays among the operands; NumPy's may be scalars, and so have the type Any. Equations,
+labels, shapes, numbers and lists beside arrays have types of their own, which say nothing of the result's.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from einsumx.planner.path import Optimize
 from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 from einsumx.runtime.request import Order
 
-__all__ = ["A", "FrameworkKeywords", "Keywords", "PlanKeywords", "SemiringKeywords", "Value"]
+__all__ = ["A", "FrameworkKeywords", "Keywords", "NumpyResult", "PlanKeywords", "SemiringKeywords", "Value"]
 
 A = TypeVar("A")
+
+NumpyResult: TypeAlias = Any
+"""An array, or a scalar if the result has no axes, as in NumPy's own types of ``np.einsum`` and ``np.dot``.
+
+A union would refuse a scalar for a variable of type float, and an array for one of type NDArray.
+"""
 
 Value: TypeAlias = "complex | str | Sequence[Any] | None"
 """What an operand may be beside arrays, an equation, labels and shapes included."""

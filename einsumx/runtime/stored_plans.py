@@ -22,7 +22,6 @@ from einsumx.measuring.calibration import check_rates, traits_in
 from einsumx.planner.path import find_path, step_outputs
 from einsumx.planner.selection import Name
 from einsumx.runtime.prepare import make_program, sized_equation
-from einsumx.runtime.programs import options_of
 from einsumx.runtime.request import Contraction, Options, names_as_sublists
 from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
 
@@ -50,8 +49,7 @@ class _Plan:
     """A plan as its text has it.
 
     Attributes:
-        equation, named, backend, device, operands, path, dtype, choices: as in a program.
-        accumulate: the dtype of products and sums, if that was asked for.
+        equation, named, backend, device, operands, path, dtype, accumulate, choices: as in a program.
         semiring: None for plus and times.
         rates: those of the machine that planned, where they differ from those that the backend declares.
         ops: those of the program, for readers.
@@ -74,7 +72,7 @@ class _Plan:
 def text_of_plan(program: Program) -> str:
     """A program as JSON text."""
     adapter, algebra = get_backend(program.backend), program.algebra
-    traits, sums = algebra.traits(adapter, program.device), options_of(program).accumulate
+    traits = algebra.traits(adapter, program.device)
     used = traits_in(algebra, adapter, program.device).rates
     rates = {name: rate for name, rate in asdict(used).items() if rate != getattr(traits.rates, name)}
     plan = _Plan(
@@ -85,7 +83,7 @@ def text_of_plan(program: Program) -> str:
         operands=program.operands,
         path=program.path,
         dtype=program.dtype,
-        accumulate=None if sums == traits.compute_dtype(program.dtype) else sums,
+        accumulate=program.accumulate,
         semiring=_Semiring(*algebra.arguments) if algebra.arguments else None,
         choices=program.choices,
         rates=rates or None,

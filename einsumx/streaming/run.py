@@ -27,7 +27,7 @@ from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.program import Operand
 from einsumx.log import log, warn
-from einsumx.measuring.calibration import traits_in
+from einsumx.measuring.calibration import calibrated, traits_in
 from einsumx.runtime.limits import Progress, limit_bytes
 from einsumx.runtime.prepare import (
     accumulator,
@@ -159,9 +159,9 @@ class _SourcedRequest:
         ]
         arrays.append(derivatives.PassArray(Operand(sized.shape, dtype), in_place=False))
         has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
-        accumulate = accumulator(self.contraction.operands, options, dtype)
         options = Options(
-            dtype, "unsafe", "auto" if has_path else options.optimize, accumulate=accumulate,
+            dtype, "unsafe", "auto" if has_path else options.optimize,
+            accumulate=accumulator(self.contraction.operands, options, dtype, calibrated(adapter, device)),
             algebra=options.algebra,
         )  # fmt: skip
         return derivatives.Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
@@ -217,12 +217,13 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
     adapter, written, described, device, options = sourced.contraction
     traits = traits_in(options.algebra, adapter, device)
     dtype = served_dtype(sourced.contraction, traits)
-    computed = computed_dtype(sourced.contraction, dtype, traits)
-    order = result_order(request.order, request.out, adapter, sourced.operands)
     sized = sized_equation(written, [operand.shape for operand in described])
+    computed = computed_dtype(sized, described, options, dtype, traits)
+    order = result_order(request.order, request.out, adapter, sourced.operands)
     factors, resume = request.factors, request.limit.resume
     output = Output(adapter, request.operands, request.out, order, factors)
-    footprint = output.footprint(sized, computed, dtype)
+    is_view = sized.is_rearrangement and sourced.sources[0].in_place and described[0].dtype == dtype
+    footprint = output.footprint(sized, computed, dtype, is_view=is_view)
     limit = limit_bytes(request.limit.amount, sourced.free_bytes)
     stored = [*(source.stored for source in sourced.own_sources), request.out]
     passes = sourced.passes(sized, dtype, limit, library_bytes(stored, 0))
@@ -324,7 +325,7 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
                 f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
             )
     output = Output(adapter, operands, out)
-    footprint = output.footprint(program.equation, program.compute_dtype, program.dtype)
+    footprint = output.footprint(program.equation, program.compute_dtype, program.dtype, is_view=False)
     if footprint.cut > program.landing.cut:
         expected = "expects an out=" + ("" if out is None else " that shares no memory with the operands")
         raise ValueError(f"the plan {expected}\n  {excerpt(text)}")
@@ -408,7 +409,7 @@ def _gives_back(program: BlockedProgram) -> bool:
 def _is_view(program: BlockedProgram) -> bool:
     """Whether the result is a single block, and may be a rearrangement of an operand."""
     equation = program.equation
-    return not program.blocking.order and len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
+    return not program.blocking.order and equation.is_rearrangement
 
 
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:

@@ -320,8 +320,11 @@ class Output:
         self._factors = factors
         self.is_late = out is not None and any(overlap(out, operand) for operand in operands)
 
-    def footprint(self, sized: SizedEquation, compute_dtype: str, dtype: str) -> ResultFootprint:
-        """The memory needed to store a result of ``dtype`` that is computed in ``compute_dtype``."""
+    def footprint(self, sized: SizedEquation, compute_dtype: str, dtype: str, *, is_view: bool) -> ResultFootprint:
+        """The memory needed to store a result of ``dtype`` that is computed in ``compute_dtype``.
+
+        ``is_view`` says whether a result in one block is a view of an operand.
+        """
         size, out = itemsize(dtype), self._out
         whole = prod(sized.shape) * size
         updated = 0 if self._factors is None else self._update_bytes(compute_dtype)
@@ -329,11 +332,11 @@ class Output:
             is_arranged = self._order in ("C", "F") and not _has_any_order(sized)
             return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0, updated)
         is_copied = not is_host_array(opened_here(out)) and owner(out) is not self._adapter
-        copied = (size if is_copied else 0) + updated
+        copied = size if is_copied else 0
         if not self.is_late:
-            return ResultFootprint(copied=copied)
+            return ResultFootprint(copied=copied + updated)
         late = updated * prod(sized.shape)  # the result is added as a whole
-        return ResultFootprint(whole + late, late, copied)
+        return ResultFootprint(whole + late, late + whole * is_view, copied)
 
     def _update_bytes(self, dtype: str) -> int:
         """Bytes an element of the copies that an update makes of a block and of the values in ``out``."""
@@ -400,8 +403,7 @@ class Output:
 
 def _has_any_order(equation: SizedEquation) -> bool:
     """Whether a result is in every memory order at once: at most one axis is long, and it is no view of an operand."""
-    is_rearranged = len(equation.inputs) == 1 and set(equation.inputs[0]) <= set(equation.output)
-    return sum(size > 1 for size in equation.shape) < 2 and not is_rearranged
+    return sum(size > 1 for size in equation.shape) < 2 and not equation.is_rearrangement
 
 
 # -- overlap ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Operand
 from einsumx.ir.text import in_columns, summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
-from einsumx.runtime.prepare import accumulator, result_dtype, sized_equation
+from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Request
 from einsumx.semirings import BUILTIN
 from einsumx.terminal import terminal_width
@@ -181,9 +181,8 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     keywords = Request("", (), accumulate=options.accumulate, algebra=algebra).options(numpy)
     dtype = result_dtype(numpy, described, keywords)
-    accumulate = accumulator(described, keywords, dtype)
-    dtypes = dtype, algebra.traits(numpy, "").compute_dtype(accumulate or dtype)
-    program = program_of_sizes(equation, chunks, dtypes, options.optimize)
+    computed = computed_dtype(equation, described, keywords, dtype, algebra.traits(numpy, ""))
+    program = program_of_sizes(equation, chunks, (dtype, computed), options.optimize)
     planned = as_chunked_plan(replace(program, algebra=algebra))
     if options.json:
         print_json(_chunked_data(planned))
