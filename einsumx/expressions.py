@@ -88,6 +88,8 @@ class Expression:
                         f"operand {slot} is constant in this expression, but asks for a gradient; "
                         "detach it, or pass it with each call"
                     )
+                if self._adapter.gradients is not None:
+                    self._constants[slot] = self._adapter.gradients.constant(array)
         if len(self._constants) == len(inputs):
             raise EquationError(
                 "every operand is constant, so that nothing is left to call with: use einsumx.einsum, or pass shapes, "
@@ -174,7 +176,7 @@ class Expression:
         if lazy_module is not None:
             return lazy_module.einsum(replace(request, operands=self._all_operands(operands)))
         adapter, arrays = self._arrays(operands)
-        prepared = self._prepared(adapter, tuple(map(adapter.signature, arrays)))
+        prepared = self._prepared(adapter, self._lasts(adapter), *map(adapter.signature, arrays))
         return deliver(adapter, prepared, arrays, request.options(adapter), request)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
@@ -199,7 +201,7 @@ class Expression:
             request = replace(self._request, operands=self._all_operands(operands))
             return cast("Plan", plans.as_chunked_plan(lazy_module.planned(request)))
         adapter, arrays = self._arrays(operands)
-        return plans.as_plan(self._prepared(adapter, tuple(map(adapter.signature, arrays))).program)
+        return plans.as_plan(self._prepared(adapter, self._lasts(adapter), *map(adapter.signature, arrays)).program)
 
     def _all_operands(self, operands: Sequence[Any]) -> list[Any]:
         """The operands of a call and the constants, of which some are lazy."""
@@ -233,14 +235,18 @@ class Expression:
 
     def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
-        if self._is_lazy:
-            raise Uncacheable  # the call makes a lazy result then
+        if self._is_lazy or not self._lasts(adapter):
+            raise Uncacheable  # the call makes a lazy result then, or other calls may fold the constants
         check_plain(self._adapter or adapter, signatures if out is None else (*signatures, out))
-        prepared = self._prepared(adapter, signatures)
+        prepared = self._prepared(adapter, True, *signatures)
         wanted = Delivery(as_order(order), self._request.casting, out)
         return delivery(adapter, prepared, signatures[0], wanted)
 
-    def _prepare(self, adapter: Adapter, signatures: tuple[Signature, ...]) -> Prepared:
+    def _lasts(self, adapter: Adapter) -> bool:
+        """Whether the constants can be folded now for other calls too."""
+        return not self._constants or adapter.lasting(list(self._constants.values())) is not None
+
+    def _prepare(self, adapter: Adapter, lasts: bool, *signatures: Signature) -> Prepared:
         self._check_count(signatures)
         for slot, signature in zip(self._variables, signatures):
             self._check_shape(slot, tuple(signature[1]))
@@ -275,7 +281,11 @@ def _is_same(array: Any, other: Any, adapter: Adapter | None) -> bool:
         adapter, (array, other) = arrays_of([array, other], None)
     if array.dtype != other.dtype or adapter.device(array) != adapter.device(other):
         return False
-    return _digest(array, adapter) == _digest(other, adapter)
+    context = adapter.lasting([array, other])
+    if context is None:
+        return False  # a trace knows no values
+    with context:
+        return _digest(array, adapter) == _digest(other, adapter)
 
 
 def _digest(array: Array, adapter: Adapter) -> str:

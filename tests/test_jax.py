@@ -241,6 +241,53 @@ def test_a_compiled_expression_works_under_jit():
     np.testing.assert_allclose(jax.jit(expression)(operand), operand @ weight, rtol=1e-5, atol=1e-5)
 
 
+def test_constants_are_folded_once_and_for_all_transforms(monkeypatch):
+    operand, *weights = (jnp.full(shape, 2.0) for shape in ((3, 4), (4, 5), (5, 2)))
+    call = einsumx.expression("ij,jk,kl->il", (3, 4), *weights, optimize=[(1, 2), (0, 1)])
+    jaxprs = [jax.make_jaxpr(call)(operand), jax.make_jaxpr(jax.jit(call))(operand)]
+    assert [str(jaxpr).count("dot_general[") for jaxpr in jaxprs] == [1, 1]
+    _, rows = jax.lax.scan(lambda carry, row: (carry, call(row)), 0, operand[None])
+    for result in (call(operand), rows[0], jax.jit(jax.checkpoint(call))(operand), jax.vmap(call)(operand[None])[0]):
+        np.testing.assert_array_equal(result, np.full((3, 2), 160.0))
+    assert jax.eval_shape(call, operand).shape == (3, 2)
+    assert (jax.grad(lambda operand: call(operand).sum())(operand) == 40).all()
+
+
+@pytest.mark.parametrize("transform", [jax.grad, lambda function: jax.jit(jax.grad(function))])
+def test_traced_constants_are_folded_in_each_trace(transform):
+    def loss(weight):
+        call = einsumx.expression("ij,jk,kl->il", (3, 4), weight, more, optimize=[(1, 2), (0, 1)])
+        _, rows = jax.lax.scan(lambda carry, row: (carry, call(row)), 0, operand[None])
+        return (rows[0] + jax.jit(call)(operand) + jax.jit(lambda row: call(2 * row))(operand) + call(operand)).sum()
+
+    operand, weight, more = jnp.ones((3, 4)), jnp.ones((4, 5)), jnp.ones((5, 2))
+    np.testing.assert_array_equal(transform(loss)(weight), np.full((4, 5), 5 * 3 * 2))
+
+
+def test_arrays_with_values_are_traced_inside_of_a_trace(tmp_path, monkeypatch):
+    """So no time is measured, and no memory limit is kept."""
+    monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
+    operands = [jnp.ones(shape) for shape in ((30, 40), (40, 50), (50, 20))]
+    with einsumx.effort("measure"):
+        call = einsumx.expression("ij,jk,kl->il", (30, 40), *operands[1:])
+        for _ in range(3):
+            assert (jax.jit(lambda factor: call(operands[0]) * factor)(2.0) == 4000).all()
+            assert (jax.jit(lambda factor: einsumx.einsum("ij,jk,kl->il", *operands) * factor)(2.0) == 4000).all()
+    assert (call(operands[0]) == 2000).all()
+    with pytest.raises(einsumx.BackendError, match=r"not while jax\.jit, jax\.grad or jax\.vmap traces them"):
+        jax.jit(lambda factor: einsumx.einsum("ij,jk->ik", *operands[:2], memory_limit="1MB") * factor)(2.0)
+
+
+def test_expressions_are_compared_inside_of_a_trace():
+    def made(value):
+        return einsumx.expression("ij,jk->ik", (3, 4), jnp.full((4, 2), value))
+
+    first, same, other = made(1.0), made(1.0), made(2.0)
+    found = []
+    jax.jit(lambda array: found.append((first == same, first == other, first == made(1.0))) or array)(jnp.ones(2))
+    assert found == [(True, False, False)]  # the last one is made inside of the trace, where it has no values
+
+
 # -- devices ----------------------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,27 @@ def close(result, equation, *operands):
 # -- tracing ----------------------------------------------------------------------------------------------------
 
 
+def test_an_expression_is_traced_by_several_functions(rng):
+    a, b, c = tensors(rng, (3, 4), (4, 5), (5, 2))
+    chain = einsumx.expression("ij,jk,kl->il", (3, 4), b, tf.Variable(c), optimize=[(1, 2), (0, 1)])
+    total = einsumx.expression("ij,jk->i", (3, 4), b)
+    for call, factor in ((chain, b @ c), (total, tf.reduce_sum(b, 1, keepdims=True))):
+        functions = [tf.function(call), tf.function(call), tf.function(call, jit_compile=True), call]
+        for function in functions:
+            with tf.GradientTape() as tape:
+                tape.watch(a)
+                result = function(a)
+            assert np.allclose(tf.reshape(result, (3, -1)), a @ factor)
+            assert np.allclose(tape.gradient(result, a), np.broadcast_to(tf.reduce_sum(factor, 1), (3, 4)))
+
+
+def test_tensors_with_values_are_traced_inside_of_a_function(rng):
+    a, b = tensors(rng, (30, 40), (40, 50))
+    assert not tf.function(lambda: ADAPTER.has_values(a))()  # so that no time is measured
+    with pytest.raises(einsumx.BackendError, match=r"not while tf\.function or tf\.vectorized_map traces them"):
+        tf.function(lambda: einsumx.einsum("ij,jk->ik", a, b, memory_limit="1MB"))()
+
+
 def test_a_graph_has_the_ops_of_the_plan_and_no_conversions(rng):
     a, b = tensors(rng, (2, 3, 4, 5), (2, 6, 4, 5))
     graph = tf.function(lambda a, b: einsumx.einsum("bind,bjnd->bnij", a, b)).get_concrete_function(a, b).graph

@@ -8,7 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch._subclasses.fake_tensor as fake_tensors  # noqa: E402
+import torch.fx.experimental.proxy_tensor as proxies  # noqa: E402
+
 import einsumx  # noqa: E402
+from einsumx.backends.torch import ADAPTER  # noqa: E402
+from einsumx.ir.ops import Matmul  # noqa: E402
 
 EQUATIONS = {
     "bind,bjnd->bnij": [(2, 3, 2, 2), (2, 2, 2, 2)],
@@ -177,6 +182,149 @@ def test_inference_mode():
         result = einsumx.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(3, 2))
     assert result.is_inference()
     assert result.eq(3).all()
+
+
+ignores_jit_trace = pytest.mark.filterwarnings(
+    "ignore:.torch.jit:DeprecationWarning", "ignore:Converting a tensor:torch.jit.TracerWarning"
+)
+
+CONTEXTS = {
+    "inference mode": torch.inference_mode,
+    "autocast": partial(torch.autocast, "cpu", dtype=torch.bfloat16),
+    "no_grad": torch.no_grad,
+    "a default device": partial(torch.device, "meta"),
+    "fake tensors": partial(fake_tensors.FakeTensorMode, allow_non_fake_inputs=True),
+}
+"""Contexts in which torch records, casts or computes otherwise."""
+
+
+def traced_by_jit(function, array):
+    def traced(array):  # torch names the trace after it
+        return function(array)
+
+    return torch.jit.trace(traced, (array,))
+
+
+TRANSFORMS = {
+    "vmap": lambda function, array: torch.func.vmap(function)(array[None]),
+    "grad": lambda function, array: torch.func.grad(lambda array: function(array).sum())(array),
+    "hessian": lambda function, array: torch.func.hessian(lambda array: function(array).square().sum())(array),
+    "functionalize": lambda function, array: torch.func.functionalize(function)(array),
+    "make_fx": lambda function, array: proxies.make_fx(function)(array),
+    "make_fx of fake tensors": lambda function, array: proxies.make_fx(
+        function, tracing_mode="fake", _allow_non_fake_inputs=True
+    )(array),
+    "jit.trace": traced_by_jit,
+}
+"""Functions that call a function while something traces it."""
+
+
+def within(name):
+    """A function that calls a function of an array in the context, or through the transform, of that name."""
+    if name in TRANSFORMS:
+        return TRANSFORMS[name]
+
+    def run(function, array):
+        with CONTEXTS[name]():
+            return function(array)
+
+    return run
+
+
+@ignores_jit_trace
+@pytest.mark.parametrize("name", [*CONTEXTS, *TRANSFORMS])
+def test_an_expression_keeps_nothing_of_the_context_of_its_first_call(name):
+    array, weights, more = torch.rand(3, 4), torch.rand(4, 5), torch.rand(5, 2)
+    chain = einsumx.expression("ij,jk,kl->il", (3, 4), weights, more, optimize=[(1, 2), (0, 1)])
+    diagonal = einsumx.expression("ij,jkk->i", (3, 4), torch.ones(4, 2, 2))
+    leaf = array.clone().requires_grad_()
+    for call, factor in ((chain, weights @ more), (diagonal, torch.full((4, 1), 2.0))):
+        for _ in range(2):
+            within(name)(call, array)
+        result = call(leaf).reshape(3, -1)
+        torch.testing.assert_close(result, array @ factor)
+        assert type(result) is torch.Tensor
+        (gradient,) = torch.autograd.grad(result.sum(), leaf)
+        torch.testing.assert_close(gradient, factor.sum(1).expand(3, 4))
+
+
+@pytest.mark.parametrize("name", ["inference mode", "autocast", "a default device", "vmap", "grad"])
+def test_constants_are_folded_once_in_every_context(name, monkeypatch):
+    kernel, products = ADAPTER.kernel, []
+
+    def counted(op, shapes, dtype):
+        run = kernel(op, shapes, dtype)
+        return (lambda *arrays: products.append(op) or run(*arrays)) if isinstance(op, Matmul) else run
+
+    monkeypatch.setattr(ADAPTER, "kernel", counted)
+    array, weights, more = torch.rand(30, 40), torch.rand(40, 50), torch.rand(50, 20)
+    call = einsumx.expression("ij,jk,kl->il", (30, 40), weights, more, optimize=[(1, 2), (0, 1)])
+    for _ in range(3):
+        within(name)(call, array)
+    assert len(products) == 1 + 3
+
+
+def test_a_constant_stays_one_when_gradients_are_recorded_later():
+    weights = torch.nn.Parameter(torch.rand(4, 5))
+    with torch.no_grad():
+        single = einsumx.expression("ij,jk->ik", (3, 4), weights)
+        chain = einsumx.expression("ij,jk,lk->il", (3, 4), weights, weights, optimize=[(1, 2), (0, 1)])
+    for call in (single, chain):
+        for _ in range(2):
+            leaf = torch.rand(3, 4, requires_grad=True)
+            call(leaf).sum().backward()
+    assert weights.grad is None
+    torch.testing.assert_close(leaf.grad, (weights @ weights.mT).sum(1).expand(3, 4).detach())
+
+
+@ignores_jit_trace
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,jk,kl->il"])
+def test_integers_from_outside_of_a_trace_are_multiplied_there(name, equation):
+    arrays = [torch.randint(-9, 9, (size, size + 1)) for size in (60, 61, 62)][: equation.count(",") + 1]
+    expected = torch.linalg.multi_dot([array.double() for array in arrays]).long()
+    found = []
+
+    def traced(array):
+        found.append(einsumx.einsum(equation, *arrays) * array)
+        return found[-1].sum() if name in ("grad", "hessian") else found[-1]
+
+    result = within(name)(traced, torch.ones(()))
+    if name in ("make_fx", "jit.trace"):
+        torch.testing.assert_close(result(torch.ones(())), expected.float())
+    torch.testing.assert_close(einsumx.einsum(equation, *arrays), expected)
+
+
+@ignores_jit_trace
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int8])
+def test_a_trace_of_torch_jit_has_the_sizes_of_its_operands(dtype):
+    arrays = [torch.randint(-3, 4, shape).to(dtype) for shape in ((3, 40), (40, 50), (50, 2))]
+    traced = torch.jit.trace(lambda *arrays: einsumx.einsum("ij,jk,kl->li", *arrays), tuple(arrays))
+    others = [array + 1 for array in arrays]
+    torch.testing.assert_close(traced(*others), (others[0] @ others[1] @ others[2]).mT)
+
+
+def test_functionalized_tensors_are_read_by_torch_alone():
+    """They are plain tensors by their type, and have the address of nothing."""
+    lhs, rhs = torch.rand(30, 40), torch.rand(40, 50)
+    functionalize = torch.func.functionalize
+    argmax = partial(einsumx.semirings.max_plus.argmax, "ij,jk->ik")
+    assert torch.equal(functionalize(lambda lhs: argmax(lhs, rhs)[1]["j"])(lhs), argmax(lhs, rhs)[1]["j"])
+    log = partial(einsumx.semirings.log.einsum, "ij,jk->ik")
+    torch.testing.assert_close(functionalize(log)(lhs, rhs), log(lhs, rhs))
+    with pytest.raises(einsumx.BackendError, match="memory_limit= works for tensors that have memory"):
+        functionalize(lambda lhs: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1MB"))(lhs)
+
+
+def test_jacobians_of_sums_of_nothing_are_zeros():
+    func = torch.func
+    assert func.jacfwd(partial(einsumx.einsum, "i->"))(torch.zeros(0)).shape == (0,)
+    assert func.hessian(lambda array: einsumx.einsum("i,i->", array, array))(torch.zeros(0)).shape == (0, 0)
+    for jacobian in (func.jacfwd, func.jacrev):
+        result = jacobian(lambda array: einsumx.einsum("ij,jk->ik", array, torch.zeros(0, 4)))(torch.zeros(3, 0))
+        assert result.shape == (3, 4, 3, 0)
+    result = func.jacfwd(lambda array: einsumx.einsum("j,ij->j", array, torch.zeros(0, 3)))(torch.ones(3))
+    assert torch.equal(result, torch.zeros(3, 3))
 
 
 def test_meta_and_fake_tensors_give_shape_and_dtype_without_memory():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce, wraps
 from importlib import import_module
@@ -65,7 +66,7 @@ class JaxBlocks(BlockAccess):
     """Blocks of arrays, in whose memory compiled functions write."""
 
     def check_eager(self, array: Array) -> None:
-        if self.adapter._is_traced(array):
+        if self.adapter._is_traced(array) or self.adapter._is_traced(self.adapter._probe()):
             raise BackendError(
                 "memory_limit= works for arrays, not while jax.jit, jax.grad or jax.vmap traces them, because XLA "
                 "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
@@ -213,6 +214,16 @@ class JaxAdapter(Adapter):
 
     def _is_traced(self, array: Any) -> bool:
         return isinstance(array, self._tracer)
+
+    @cached_property
+    def _probe(self) -> Callable[[], Array]:
+        """Makes an array, which is traced where operations on arrays with values are traced too, as inside jax.jit."""
+        probe: Callable[[], Array] = self._jax.jit(lambda: 0)
+        return probe
+
+    def lasting(self, arrays: Sequence[Array]) -> AbstractContextManager[Any] | None:
+        context: AbstractContextManager[Any] = self._jax.ensure_compile_time_eval()
+        return None if any(map(self._is_traced, arrays)) else context
 
     # -- which arrays -----------------------------------------------------------------------------------
 

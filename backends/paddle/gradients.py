@@ -57,5 +57,8 @@ class PaddleGradients(RecordedGradients):
     def needed(self, array: Array) -> bool:
         return not array.stop_gradient and bool(paddle.is_grad_enabled())
 
+    def constant(self, array: Array) -> Array:
+        return array if array.stop_gradient else array.detach()
+
     def embed_diagonal(self, array: Array) -> Array:
         return paddle.diag_embed(array)

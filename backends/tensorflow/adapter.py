@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 from math import prod
 from types import MappingProxyType
@@ -73,7 +74,7 @@ class TensorflowBlocks(BlockAccess):
     """Blocks of tensors."""
 
     def check_eager(self, array: Array) -> None:
-        if type(array) is not self.adapter._eager:
+        if type(array) is not self.adapter._eager or not self.xp.executing_eagerly():
             raise BackendError(
                 "memory_limit= works for tensors with values, not while tf.function or tf.vectorized_map traces them; "
                 "call einsum outside of the trace, or leave memory_limit= away"
@@ -209,6 +210,10 @@ class TensorflowAdapter(Adapter):
         """The type of tensors that have values."""
         with self.xp.init_scope():
             return type(self.xp.zeros(()))
+
+    def lasting(self, arrays: Sequence[Array]) -> AbstractContextManager[Any] | None:
+        context: AbstractContextManager[Any] = self.xp.init_scope()
+        return context if all(type(array) is self._eager for array in arrays) else None
 
     @property
     def own_errors(self) -> Mapping[type[EinsumxError], type[Exception]]:  # type: ignore[override]

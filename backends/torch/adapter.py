@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, reduce
 from importlib import import_module
@@ -96,12 +97,8 @@ class TorchBlocks(BlockAccess):
 
     def check_eager(self, array: Array) -> None:
         self.adapter.signature(array)  # raises for a tensor that is not dense
-        try:
-            array.data_ptr()
-            is_traced = self.adapter.gradients.needed(array) and self.xp._C._are_functorch_transforms_active()
-        except RuntimeError:
-            is_traced = True
-        if is_traced:
+        is_recorded = self.adapter.gradients.needed(array) and self.xp._C._are_functorch_transforms_active()
+        if is_recorded or not self.adapter._kernels.has_memory(array):
             raise BackendError(
                 "memory_limit= works for tensors that have memory, not while torch.func, torch.export or make_fx "
                 f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
@@ -160,7 +157,7 @@ class TorchExponents(Exponents):
         return self._functions.magnitudes(array)
 
     def normalized_in_trace(self, array: Array, exponent: Any) -> tuple[Array, Array] | None:
-        if self._functions.has_values(array):
+        if self.adapter._kernels.has_values(array):
             return None
         pair: tuple[Array, Array] = self._functions.normalized(array, exponent)
         return pair
@@ -367,6 +364,12 @@ class TorchAdapter(Adapter):
             strides = _packed_strides(shape, strides)
         return array.__class__, shape, array.dtype, array.device, strides
 
+    def operand(self, signature: Signature) -> Operand:
+        if self.xp._C._get_tracing_state():  # torch.jit.trace has tensors in the place of sizes
+            kind, shape, *others = signature
+            signature = (kind, tuple(map(int, shape)), *others)
+        return super().operand(signature)
+
     def device(self, array: Array) -> str:
         return str(array.device)
 
@@ -454,12 +457,13 @@ class TorchAdapter(Adapter):
         return array * (float(count) if dtype.is_floating_point else wrapped(count, self._names[dtype]))
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        result = arrays[0].new_zeros(shape, dtype=self.dtype(dtype))
         if kind(dtype) not in "fc":
-            return result
-        # Adding a product of empty sums records derivatives of every order, all of them zero.
-        sums = [array[None].narrow(0, 0, 0).sum().to(self.dtype(dtype)) for array in arrays]
-        return result + reduce(self.xp.mul, sums)
+            return arrays[0].new_zeros(shape, dtype=self.dtype(dtype))
+        # Adding a product of empty sums records derivatives of every order, all of them zero. All have an axis, because
+        # torch.func.vmap neither multiplies nor adds arrays without axes if its batch is empty.
+        result = arrays[0].new_zeros((1, *shape), dtype=self.dtype(dtype))
+        sums = [array[None].narrow(0, 0, 0).sum()[None].to(self.dtype(dtype)) for array in arrays]
+        return (result + reduce(self.xp.mul, sums)).squeeze(0)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         signed = self._signed.get(lhs.dtype)
@@ -531,6 +535,12 @@ class TorchAdapter(Adapter):
     def has_values(self, array: Array) -> bool:
         # Waiting for a stream that a graph is captured from is an error.
         return super().has_values(array) and not (array.is_cuda and self.xp.cuda.is_current_stream_capturing())
+
+    def lasting(self, arrays: Sequence[Array]) -> AbstractContextManager[Any] | None:
+        if any(array.is_cuda for array in arrays) and self.xp.cuda.is_current_stream_capturing():
+            return None
+        context: AbstractContextManager[Any] | None = self._kernels.lasting(arrays)
+        return context
 
     # -- to and from the host ----------------------------------------------------------------------------
 

@@ -13,20 +13,9 @@ from typing import Any
 from einsumx.adapters.typing import Array
 from einsumx.algebra.powers import traced_exponent, traced_powers
 
-__all__ = ["has_values", "magnitudes", "normalized"]
+__all__ = ["magnitudes", "normalized"]
 
 torch: Any = import_module("torch")
-
-
-def has_values(array: Array) -> bool:
-    """Whether the values of a tensor are known, and nothing traces what is done with them."""
-    if type(array) not in (torch.Tensor, torch.nn.Parameter) or array.is_meta or torch.compiler.is_compiling():
-        return False
-    try:
-        array.data_ptr()  # which those of torch.func do not have
-    except RuntimeError:
-        return False
-    return not (torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state())
 
 
 def magnitudes(array: Array) -> float | complex:

@@ -73,5 +73,8 @@ class TorchGradients(RecordedGradients):
     def needed(self, array: Array) -> bool:
         return bool(array.requires_grad) and bool(torch.is_grad_enabled())
 
+    def constant(self, array: Array) -> Array:
+        return array.detach() if array.requires_grad else array
+
     def embed_diagonal(self, array: Array) -> Array:
         return torch.diag_embed(array)

@@ -6,6 +6,7 @@ This module imports torch; the adapter imports it when it prepares the first pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache, partial
 from importlib import import_module
 from math import prod
@@ -31,11 +32,14 @@ __all__ = [
     "any_product",
     "cast",
     "copied",
+    "has_memory",
+    "has_values",
     "integer_product",
     "is_eager",
     "is_observed",
     "is_plain",
     "is_recorded",
+    "lasting",
     "layout_without_guards",
     "multiply",
     "product",
@@ -93,6 +97,23 @@ def is_eager(operands: Sequence[Array]) -> bool:
     return all(map(_is_unrecorded, operands))
 
 
+def lasting(arrays: Sequence[Array]) -> AbstractContextManager[None] | None:
+    """As :meth:`einsumx.adapters.base.Adapter.lasting`; None for tensors of the modes and transforms that are on."""
+    is_traced = torch._C._are_functorch_transforms_active() or not is_eager([])
+    return None if is_traced and not all(map(_is_unrecorded, arrays)) else _unobserved(is_traced)
+
+
+@contextmanager
+def _unobserved(is_traced: bool) -> Iterator[None]:
+    """A context without inference mode, gradients and autocast; if ``is_traced``, also without modes and transforms."""
+    with torch.inference_mode(False), torch.no_grad(), torch._C._DisableAutocast(), ExitStack() as stack:
+        if is_traced:
+            modes = import_module("torch.utils._python_dispatch")._disable_current_modes
+            for context in (torch._C.DisableTorchFunction, torch._C._DisableFuncTorch, modes):
+                stack.enter_context(context())
+        yield
+
+
 def _in_pool(shape: Sequence[int], dtype: Any, operands: Sequence[Array]) -> Array | None:
     """A large C-contiguous tensor in the memory pool; None if operations on the operands are observed.
 
@@ -133,7 +154,10 @@ def multiply(shape: Shape, dtype: str) -> Kernel:
     def product(lhs: Array, rhs: Array) -> Array:
         nonlocal keeps
         if keeps or is_small:
-            result = torch.mul(lhs, rhs)
+            try:
+                result = torch.mul(lhs, rhs)
+            except IndexError:  # torch.func.vmap of an empty batch multiplies no arrays without axes
+                result = torch.mul(lhs.expand(shape), rhs.expand(shape))
             keeps = result.is_contiguous()
             return result if keeps else result.contiguous()
         out = None if is_observed([lhs, rhs]) else _new(shape, lhs)
@@ -260,7 +284,7 @@ def _integer_product_on_host(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     known = LARGEST.get(dtype)
 
     def run(lhs: Array, rhs: Array) -> Array:
-        if known is None and not (is_plain(lhs) and is_plain(rhs)):
+        if known is None and not (is_plain(lhs) and is_plain(rhs) and has_values(lhs) and has_values(rhs)):
             return narrow(lhs, rhs)
         bound = known**2 if known is not None else _largest(lhs) * _largest(rhs)
         if bound * inner > 2**53:
@@ -467,8 +491,20 @@ def is_recorded(array: Array) -> bool:
         return True
     if type(array) not in _PLAIN:  # torch.compile's tensors
         return False
+    return not has_memory(array)
+
+
+def has_memory(array: Array) -> bool:
+    """Whether a tensor has elements in memory; torch.func's wrappers have no address, or one of nothing."""
     try:
         array.data_ptr()
-    except RuntimeError:  # torch.func's wrappers have no address
-        return True
-    return False
+    except RuntimeError:
+        return False
+    return not torch._is_functional_tensor(array)
+
+
+def has_values(array: Array) -> bool:
+    """Whether the values of a tensor are known, and nothing traces what is done with them."""
+    if type(array) not in _PLAIN or array.is_meta or torch.compiler.is_compiling() or not has_memory(array):
+        return False
+    return not (torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state())

@@ -64,6 +64,9 @@ class ShardedAdapter(TorchAdapter):
 
         @wraps(run)
         def function(*arrays: Array) -> Array:
+            if torch.is_inference_mode_enabled():  # in which torch makes no view of a DTensor from outside of it
+                with torch.inference_mode(False), torch.no_grad():
+                    return function(*arrays)
             try:
                 return run(*arrays)
             except RuntimeError as error:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from einsumx import expression
 from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import (
     cotangent,
     counted,
+    expected_gradient,
     judge_gradients,
     judge_gradients_of,
     needs_gradients,
@@ -61,7 +63,19 @@ _MAPPED = examples("""
     iZ,j->Zij              2,3 4
     Z,i->Zi                3 4
     Z,Z->Z                 3 3
+    Zij->Zi                0,3,0
+    Zij,jk->Zik            0,3,0 0,4
+    Z,i->Zi                0 4
+    Zi,i->Z                0,3 3
 """)
+
+_FOLDED = examples("""
+    ij,jkl->i               2,3 3,4,2
+    ij,kjj->ik              2,3 4,3,3
+    ij,jkk,kl->li           2,3 3,4,4 4,2
+    ij,jk->ik               2,3 3,4
+""")
+"""Contractions that begin with ops on the second operand alone."""
 
 _PAIRS = examples("""
     ij,jk->ik               4,3 3,5
@@ -125,6 +139,10 @@ def cases() -> Iterator[Case]:
         batches = examples("bij,bjk->bik  2,3,4 2,4,3")
         yield from cases_of("compile", gives_the_same_traced, batches, layout=layout, full=True)
 
+    for transform in ("jit", "vmap", "compile"):
+        first = partial(cases_of, transform, keeps_nothing_of_the_trace, about="expression first called there")
+        yield from first(_FOLDED, quick=["ij,jkl->i"])
+
     mapped = partial(cases_of, "vmap", gives_the_same_mapped)
     yield from mapped(_MAPPED[:6])
     yield from mapped(_MAPPED[6:], full=True)
@@ -168,6 +186,27 @@ def has_gradients_inside(case: Case, subject: Subject) -> None:
     function = subject.bound(case)
     traced = framework.transformed(transform, lambda *operands: framework.gradients(function, operands, array))
     judge_gradients(case, subject, hosts, values, traced(*arrays))
+
+
+def keeps_nothing_of_the_trace(case: Case, subject: Subject) -> None:
+    """An expression first called inside of a transform is right in another one, outside, and with gradients."""
+    framework, transform = subject.framework, _transform(case, subject)
+    if not subject.is_einsumx:
+        raise NotApplicable("only einsumx has expressions")
+    hosts, (array, *constants) = subject.operands(case)
+    expected = subject.expected(case, hosts)
+    call = expression(case.equation, case.operands[0].shape, *constants)
+    for place in ("first", "second"):
+        if transform == "vmap":
+            result = framework.mapped(call, (0,))(array[None])[0]
+        else:
+            result = framework.transformed(transform, partial(call))(array)  # traced again
+        subject.judge(result, expected, f"the result of the {place} {transform}")
+    subject.judge(call(array), expected, "the result outside")
+    if case.dtype in framework.gradient_dtypes:
+        values, weights = cotangent(case, subject, hosts)
+        (gradient,) = framework.gradients(call, [array], weights)
+        subject.judge(gradient, expected_gradient(0, case, subject, hosts, values), "the gradient outside")
 
 
 def gives_the_same_mapped(case: Case, subject: Subject) -> None:

@@ -8,6 +8,7 @@ framework that is not installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,14 @@ class Adapter(Primitives):
         except BackendError:
             return False
         return True
+
+    def lasting(self, arrays: Sequence[Array]) -> AbstractContextManager[Any] | None:
+        """A context in which results of ``arrays`` outlast the call: nothing records, traces or casts operations there.
+
+        None if they do not outlast it, because ``arrays`` belong to a trace. The constants of an expression are folded
+        in this context, and again in each call without one.
+        """
+        return nullcontext()
 
     def element(self, array: Array) -> Array:
         """A result without axes, in the form that the framework's own einsum returns."""

@@ -228,6 +228,10 @@ class Gradients(ABC):
         """Whether somebody may ask for a derivative by ``array`` of a result computed from it now."""
         return self.needed(array)
 
+    def constant(self, array: Array) -> Array:
+        """The values of ``array``, by which nobody asks for a derivative later; :meth:`needed` was False for it."""
+        return array
+
     @abstractmethod
     def recorded(
         self, call: Recorded, run: Callable[[], Array], operands: Sequence[Any], numbers: Sequence[int]

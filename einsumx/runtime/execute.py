@@ -30,19 +30,21 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     Args:
         program: lowered for the adapter's framework.
         adapter: executes the ops, in the program's algebra.
-        constants: operands that are known already, by position. Ops that depend only on them run now, and the function
-            takes the other operands.
+        constants: operands that are known already, by position; the function takes the others. Ops that depend only on
+            them run now, or in each call if their results would not outlast this one.
 
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
     calls, *_ = _compiled(program, adapter)
-    values: dict[int, Array] = {}
-    if constants:
-        calls, values = _fold(program, adapter, constants, calls)
+    values: Mapping[int, Array] = constants or {}
     arguments = tuple(range(len(program.operands)))
     if constants:
         arguments = tuple([slot for slot in arguments if slot not in constants])
+        context = adapter.lasting(list(constants.values()))
+        if context is not None:
+            with context:
+                calls, values = _fold(program, adapter, constants, calls)
     finish = None
     if not program.shape:
         last = program.ops[-1]

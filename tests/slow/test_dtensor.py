@@ -97,6 +97,10 @@ def test_a_number_is_replicated(found):
     assert found[1]["number"] == [[2] * 8] * 8
 
 
+def test_in_inference_mode_distributed_tensors_from_outside_are_rearranged(found):
+    assert found[1]["in inference mode"] == ([[8] * 8] * 8, (8, 8))
+
+
 def test_a_memory_limit_is_an_error(found):
     assert isinstance(found[1]["limit"], einsumx.BackendError)
     assert "DTensors" in str(found[1]["limit"])
