@@ -482,6 +482,16 @@ def test_a_torch_that_does_not_tell_who_observes_gets_no_memory_of_the_pool(monk
 
 
 @needs_torch
+def test_results_under_autocast_are_in_the_pool() -> None:
+    import torch
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = outer(*tensors())
+    assert result.dtype is torch.bfloat16
+    assert used() > 0
+
+
+@needs_torch
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
 def test_results_that_a_transform_a_mode_or_a_trace_observes_are_not_in_the_pool() -> None:
     import torch
