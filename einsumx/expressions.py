@@ -256,7 +256,7 @@ class Expression:
         all_signatures = dict(zip(self._variables, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
-        options = self._request.options(adapter)._replace(autocast="" if is_written else None)
+        options = replace(self._request, is_cast=not is_written).options(adapter)
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
         return runnable(contraction_of(adapter, self._written, operands, device, options), self._constants)

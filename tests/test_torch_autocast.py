@@ -169,7 +169,8 @@ def test_sums_are_rounded_once():
 
 def test_addeinsum_adds_the_result_and_casts_nothing_in_place():
     (a, b), c = pair(), torch.randn(3, 5)
-    expected = einsumx.addeinsum(c, "ij,jk->ik", a, b)
+    expected, square = einsumx.addeinsum(c, "ij,jk->ik", a, b), torch.randn(3, 3)
+    overlapping = square.mT + a @ a.mT
     with bfloat16():
         product = einsum("ij,jk->ik", a, b)
         assert torch.equal(einsumx.addeinsum(c, "ij,jk->ik", a, b), c + product)
@@ -177,6 +178,9 @@ def test_addeinsum_adds_the_result_and_casts_nothing_in_place():
             total = c.clone()
             einsumx.addeinsum(total, "ij,jk->ik", a, b, out=total, memory_limit=limit)
             torch.testing.assert_close(total, expected)
+            total = square.clone()
+            einsumx.addeinsum(total.mT, "ij,kj->ik", a, a, out=total, memory_limit=limit)
+            torch.testing.assert_close(total, overlapping)
 
 
 def test_semirings_and_exponents_are_not_cast():

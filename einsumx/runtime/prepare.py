@@ -278,10 +278,10 @@ def contraction_of(
     It does not change calls that have a ``dtype=`` or an ``out=``, nor what is no sum of products.
     """
     lower = adapter.autocast(device)
-    is_cast = lower is not None and options.autocast is None
+    may_cast = options.autocast is None and options.dtype is None and options.algebra is PLUS_TIMES
     if options.autocast != lower:
-        options = options._replace(autocast=lower)
-    if lower is not None and is_cast and options.dtype is None and options.algebra is PLUS_TIMES:
+        options = options._replace(autocast=lower)  # a key of caches, as programs run outside of the mode
+    if lower is not None and may_cast:
         dtypes = [operand.dtype for operand in operands]
         sized = sized_equation(written, [operand.shape for operand in operands])
         dtype = adapter.autocast_dtype(sized, dtypes, device, lower)

@@ -186,7 +186,7 @@ def _added(request: Request) -> Array:
     check_resumable(request)
     written = Request("", (), out, None, None, "K", request.casting, "auto", request.backend, limit)
     if getattr(added, "shape", None) != out.shape or overlap(out, added):
-        total = recorded(replace(request, out=None))
+        total = recorded(replace(request, out=None, is_cast=False))
         return recorded(replace(written, written=_identity(total), operands=[total]))
     framework = owner(out) or get_backend("numpy")
     dtypes = [framework.dtype_name(each.dtype) for each in (added, out)]
