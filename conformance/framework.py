@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -87,6 +87,8 @@ class Framework:
         second_order: whether the library differentiates gradients.
         differentiates_eagerly: whether the library differentiates what it has computed, instead of what it traces or
             has not computed yet.
+        autocast_dtypes: the dtypes to which a mode of the library can cast the operands of products, as
+            ``torch.autocast``.
         conjugates_gradients: whether the gradient by a complex operand conjugates the other operands, as in PyTorch,
             unlike JAX.
         deviations: known deviations of einsumx on the library, for reasons of the library; as strict as einsumx's own
@@ -113,6 +115,7 @@ class Framework:
     adds_gradients: bool = False
     second_order: bool = False
     differentiates_eagerly: bool = True
+    autocast_dtypes: tuple[str, ...] = ()
     conjugates_gradients: bool = False
     deviations: tuple[Deviation, ...] = ()
     code: str = "framework_of({name!r}).array({values}, {dtype!r})"
@@ -314,6 +317,14 @@ class Framework:
             return self.gradients(function, arrays, cotangent)[by]
 
         return self.gradients(first, arrays, direction)
+
+    def autocast(self, dtype: str, device: str = "") -> AbstractContextManager[Any]:
+        """The mode that casts the operands of products to one of :attr:`autocast_dtypes`."""
+        raise NotImplementedError
+
+    def autocast_result(self, equation: str, arrays: Sequence[Array], dtype: str, device: str = "") -> str:
+        """The dtype of the result of the library's own einsum in that mode."""
+        raise NotImplementedError
 
     def transformed(self, transform: str, function: Function) -> Function:
         """The function after one of :attr:`transforms`."""

@@ -18,7 +18,7 @@ from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
 from einsumx.runtime.calls import added_first, cached_first
-from einsumx.runtime.request import Contraction, Order, Request, as_framework, dtype_name, refuse, split
+from einsumx.runtime.request import Order, Request, as_framework, dtype_name, refuse, split
 from einsumx.runtime.results import deliver
 from einsumx.scalars import as_python
 
@@ -408,13 +408,13 @@ def _plan_of_shapes(
     if accumulate is not None:
         named = accumulate if isinstance(accumulate, str) else dtype_name(adapter, accumulate, "accumulate")
         options = options._replace(accumulate=named)
-    contraction = Contraction(adapter, request.written, operands, device, options)
+    contraction = prepare.contraction_of(adapter, request.written, operands, device, options)
     if request.memory_limit is None:
         return plans.as_plan(prepare.make_program(contraction))
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
     sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
-    dtype = prepare.result_dtype(adapter, operands, options)
+    dtype = prepare.result_dtype(adapter, operands, contraction.options)
     footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))
     if request.out is not None:
         described.check_out(request.out, sized)

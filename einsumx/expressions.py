@@ -17,17 +17,17 @@ from einsumx.ir.bind import planned_sizes
 from einsumx.ir.sizes import may_be_equal
 from einsumx.measuring.effort import get_effort
 from einsumx.planner.path import Optimize, as_optimize, find_path
-from einsumx.runtime.calls import are_plain, is_key
+from einsumx.runtime.calls import are_plain, is_key, mode_of
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,
+    contraction_of,
     described,
     one_device,
     runnable,
     sized_equation,
 )
 from einsumx.runtime.request import (
-    Contraction,
     Order,
     Request,
     as_framework,
@@ -159,7 +159,8 @@ class Expression:
                 raise Uncacheable
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
-            run = self._ready(adapter, order, target, *map(adapter.signature, operands))
+            mode = None if adapter.is_autocast is None else mode_of(adapter, operands[0])
+            run = self._ready(adapter, order, mode, target, *map(adapter.signature, operands))
         except (EinsumxError, Uncacheable):
             pass  # what follows checks the operands, and raises the error
         except AttributeError:
@@ -176,7 +177,10 @@ class Expression:
         if lazy_module is not None:
             return lazy_module.einsum(replace(request, operands=self._all_operands(operands)))
         adapter, arrays = self._arrays(operands)
-        prepared = self._prepared(adapter, self._lasts(adapter), *map(adapter.signature, arrays))
+        mode = mode_of(adapter, arrays[0])
+        prepared = self._prepared(
+            adapter, self._lasts(adapter), mode, out is not None, *map(adapter.signature, arrays)
+        )
         return deliver(adapter, prepared, arrays, request.options(adapter), request)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
@@ -201,7 +205,9 @@ class Expression:
             request = replace(self._request, operands=self._all_operands(operands))
             return cast("Plan", plans.as_chunked_plan(lazy_module.planned(request)))
         adapter, arrays = self._arrays(operands)
-        return plans.as_plan(self._prepared(adapter, self._lasts(adapter), *map(adapter.signature, arrays)).program)
+        mode = mode_of(adapter, arrays[0])
+        signatures = map(adapter.signature, arrays)
+        return plans.as_plan(self._prepared(adapter, self._lasts(adapter), mode, False, *signatures).program)
 
     def _all_operands(self, operands: Sequence[Any]) -> list[Any]:
         """The operands of a call and the constants, of which some are lazy."""
@@ -233,12 +239,14 @@ class Expression:
         if len(operands) != len(self._variables):
             raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
-    def _run_of(self, adapter: Adapter, order: Any, out: Signature | None, *signatures: Signature) -> Run:
+    def _run_of(
+        self, adapter: Adapter, order: Any, mode: str | None, out: Signature | None, *signatures: Signature
+    ) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
         if self._is_lazy or not self._lasts(adapter):
             raise Uncacheable  # the call makes a lazy result then, or other calls may fold the constants
         check_plain(self._adapter or adapter, signatures if out is None else (*signatures, out))
-        prepared = self._prepared(adapter, True, *signatures)
+        prepared = self._prepared(adapter, True, mode, out is not None, *signatures)
         wanted = Delivery(as_order(order), self._request.casting, out)
         return delivery(adapter, prepared, signatures[0], wanted)
 
@@ -246,17 +254,24 @@ class Expression:
         """Whether the constants can be folded now for other calls too."""
         return not self._constants or adapter.lasting(list(self._constants.values())) is not None
 
-    def _prepare(self, adapter: Adapter, lasts: bool, *signatures: Signature) -> Prepared:
+    def _prepare(
+        self, adapter: Adapter, lasts: bool, mode: str | None, is_written: bool, *signatures: Signature
+    ) -> Prepared:
+        """The program for operands of these signatures.
+
+        The cache tells apart modes of the framework, and whether the constants are folded for other calls too;
+        ``is_written`` if the result goes to an ``out``.
+        """
         self._check_count(signatures)
         for slot, signature in zip(self._variables, signatures):
             self._check_shape(slot, tuple(signature[1]))
         all_signatures = dict(zip(self._variables, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
-        options = self._request.options(adapter)
+        options = replace(self._request, is_cast=not is_written).options(adapter)
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
-        return runnable(Contraction(adapter, self._written, operands, device, options), self._constants)
+        return runnable(contraction_of(adapter, self._written, operands, device, options), self._constants)
 
 
 def _shape(constant: Any) -> tuple[int, ...]:

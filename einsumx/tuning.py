@@ -25,7 +25,15 @@ from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
 from einsumx.runtime.measured import candidates_of, found, remember
-from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, setting_of, sized_equation
+from einsumx.runtime.prepare import (
+    arrays_of,
+    contraction_of,
+    described,
+    make_program,
+    one_device,
+    setting_of,
+    sized_equation,
+)
 from einsumx.runtime.request import Contraction, Options, Request, Written, refuse, split
 
 __all__ = ["ESTIMATED", "Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
@@ -178,7 +186,7 @@ def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], op
             "plans are timed on arrays of one device that are computed at once, not on traced or lazy ones"
         )
     signatures = tuple(map(adapter.signature, arrays))
-    return Contraction(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
+    return contraction_of(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
 
 
 def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tuning:

@@ -656,6 +656,20 @@ class ValuesThatAreReadWhileAFunctionIsTraced(JaxAdapter):
         return run
 
 
+@fault("autocast", "the dtype")
+class DtypesThatDependOnTheOpsOfAPlan(Torch):
+    is_autocast = None
+
+    def autocast(self, device):
+        return None
+
+
+@fault("autocast", "the dtype", "* dtype=float32 *")
+class KernelsThatAutocastCasts(Torch):
+    def prepare(self, run, program):
+        return run
+
+
 @fault("unknown sizes", "raised")
 class SymbolThatIsMadeANumber(Torch):
     def signature(self, array):

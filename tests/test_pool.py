@@ -482,6 +482,16 @@ def test_a_torch_that_does_not_tell_who_observes_gets_no_memory_of_the_pool(monk
 
 
 @needs_torch
+def test_results_under_autocast_are_in_the_pool() -> None:
+    import torch
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = outer(*tensors())
+    assert result.dtype is torch.bfloat16
+    assert used() > 0
+
+
+@needs_torch
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself
 def test_results_that_a_transform_a_mode_or_a_trace_observes_are_not_in_the_pool() -> None:
     import torch
@@ -494,8 +504,6 @@ def test_results_that_a_transform_a_mode_or_a_trace_observes_are_not_in_the_pool
     assert torch.equal(torch.func.vmap(lambda lhs: outer(lhs, rhs))(lhs[None])[0], expected)
     primal, tangent = torch.func.jvp(lambda lhs: outer(lhs, rhs), (lhs,), (lhs,))
     assert torch.equal(primal, tangent)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert outer(lhs, rhs).dtype is torch.bfloat16
     with FlopCounterMode(display=False) as counter:
         outer(lhs, rhs)
     assert counter.get_total_flops() == 2 * 2 * LARGE[0] * LARGE[1]

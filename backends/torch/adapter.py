@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -42,11 +43,14 @@ from einsumx.runtime.request import Request, joined
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    import einsumx.backends.torch.autocast as autocasting
     import einsumx.backends.torch.gradients as gradients
     import einsumx.backends.torch.patch as patch
     import einsumx.backends.torch.staging as staging
     from einsumx.adapters.replacement import Name
+    from einsumx.ir.bind import SizedEquation
 else:
+    autocasting = LazyModule("einsumx.backends.torch.autocast")
     gradients = LazyModule("einsumx.backends.torch.gradients")
     patch = LazyModule("einsumx.backends.torch.patch")
     staging = LazyModule("einsumx.backends.torch.staging")
@@ -312,6 +316,8 @@ class TorchAdapter(Adapter):
         return type(self)(options)
 
     def prepare(self, run: Run, program: Program) -> Run:
+        if self.autocast(program.device) is not None:
+            run = autocasting.outside(run, program.device)
         precision = self._options.precision
         if precision is None:
             return super().prepare(run, program)
@@ -369,6 +375,23 @@ class TorchAdapter(Adapter):
             kind, shape, *others = signature
             signature = (kind, tuple(map(int, shape)), *others)
         return super().operand(signature)
+
+    @cached_property
+    def is_autocast(self) -> Callable[[], bool] | None:  # type: ignore[override]
+        is_autocast: Callable[[], bool] | None = getattr(self.xp._C, "_is_any_autocast_enabled", None)
+        return is_autocast
+
+    def autocast(self, device: str) -> str | None:
+        if "torch" not in sys.modules or self.is_autocast is None or not self.is_autocast():
+            return None
+        kind = device.partition(":")[0] or "cpu"
+        try:
+            return self.dtype_name(self.xp.get_autocast_dtype(kind)) if self.xp.is_autocast_enabled(kind) else None
+        except RuntimeError:  # there is none for this kind of device
+            return None
+
+    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, lower: str) -> str:
+        return autocasting.result_dtype(sized, dtypes, device, lower, self.promote)
 
     def device(self, array: Array) -> str:
         return str(array.device)

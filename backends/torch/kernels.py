@@ -75,8 +75,8 @@ _LONGEST = 1 << 35
 
 
 def _observers() -> tuple[Callable[[], Any], ...] | None:
-    """Functions that tell whether modes, autocast or a trace observe operations; None if this torch lacks them."""
-    names = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_is_any_autocast_enabled", "_get_tracing_state")
+    """Functions that tell whether modes or a trace observe operations; None if this torch lacks them."""
+    names = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_get_tracing_state")
     if not all(hasattr(torch._C, name) for name in names):
         return None
     return tuple([getattr(torch._C, name) for name in names])
@@ -86,7 +86,7 @@ _OBSERVERS = _observers()
 
 
 def is_observed(operands: Sequence[Array]) -> bool:
-    """Whether autograd, a transform, a mode, autocast or a trace observes operations, or they are not on the CPU."""
+    """Whether autograd, a transform, a mode or a trace observes operations, or they are not on the CPU."""
     return not (is_eager(operands) and all(array.is_cpu for array in operands))
 
 

@@ -61,6 +61,7 @@ class ShardedAdapter(TorchAdapter):
 
     def prepare(self, run: Run, program: Program) -> Run:
         """``run``; torch's own einsum where the plan merges an axis that torch cannot merge, and torch's does not."""
+        run = super().prepare(run, program)
 
         @wraps(run)
         def function(*arrays: Array) -> Array:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from einsumx.adapters.replacement import own
 from einsumx.conformance.case import ArraySpec, NotApplicable
 from einsumx.conformance.framework import VIEWS, Array, Framework, Function
 from einsumx.dtypes import kind
@@ -29,6 +30,7 @@ class TorchFramework(Framework):
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     adds_gradients = True
     second_order = True
+    autocast_dtypes = ("bfloat16", "float16")
     conjugates_gradients = True
     imports = ("import torch",)
     code = "torch.tensor({values}, dtype=torch.{dtype})"
@@ -100,6 +102,14 @@ class TorchFramework(Framework):
         (first,) = grad(function(*arrays), arrays[by], cotangent, create_graph=True)
         # The gradient by an array on which the first gradient does not depend is zero.
         return list(grad(first, arrays, direction, allow_unused=True, materialize_grads=True))
+
+    def autocast(self, dtype: str, device: str = "") -> AbstractContextManager[Any]:
+        kind = device.partition(":")[0] or "cpu"
+        return self.xp.autocast(kind, dtype=getattr(self.xp, dtype))  # type: ignore[no-any-return]
+
+    def autocast_result(self, equation: str, arrays: Sequence[Array], dtype: str, device: str = "") -> str:
+        with self.autocast(dtype, device):
+            return self.dtype(own(self.xp.einsum)(equation, *arrays))
 
     def transformed(self, transform: str, function: Function) -> Function:
         # With fullgraph, a graph break is an error. This compiler needs no other tools.

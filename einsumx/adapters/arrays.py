@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from einsumx.ir.program import Operand
 
 if TYPE_CHECKING:
     from einsumx.adapters.gpus import Gpu
+    from einsumx.ir.bind import SizedEquation
 
 __all__ = ["Arrays"]
 
@@ -45,6 +46,10 @@ class Arrays:
 
     measured_plans: bool = True
     """Whether plans may depend on what was measured on this machine; False if several processes need the same plan."""
+
+    is_autocast: Callable[[], bool] | None = None
+    """A function that tells whether a mode of the framework is on in which it computes products in another dtype, such
+    as ``torch.autocast``. None if the framework has no such mode."""
 
     @cached_property
     def xp(self) -> Any:
@@ -173,6 +178,24 @@ class Arrays:
     def promote(self, dtypes: Sequence[str]) -> str:
         """The dtype of a product of arrays of ``dtypes``, according to the framework's own rules."""
         return self.dtype_name(self.xp.result_type(*(self.dtype(name) for name in dtypes)))
+
+    def autocast(self, device: str) -> str | None:
+        """The dtype in which such a mode computes products on a device; None if it is off.
+
+        :meth:`~einsumx.adapters.base.Adapter.prepare` runs programs outside of the mode.
+        """
+        return None
+
+    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, lower: str) -> str:
+        """The dtype of the result of the framework's own einsum in such a mode.
+
+        Args:
+            sized: the equation.
+            dtypes: of the operands.
+            device: where they are.
+            lower: what :meth:`autocast` returns.
+        """
+        return self.promote(dtypes)
 
     def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
         """The same with further arrays of weak dtypes, which yield to the others.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
 
-__all__ = ["Translation", "added_first", "are_plain", "cached_first", "is_key", "of_einsum", "ready"]
+__all__ = ["Translation", "added_first", "are_plain", "cached_first", "is_key", "mode_of", "of_einsum", "ready"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -39,8 +39,9 @@ Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]
 """A function of the adapter and the keywords of a call that returns the fields of its :class:`Request`, or raises
 Uncacheable if the call cannot be cached. It stands in the cache for the function that was called."""
 
-Target: TypeAlias = "tuple[Signature | None, Signature | None, tuple[str, str] | None, str]"
-"""The signatures of ``out`` and of the array to which the result is added, the kinds of factors, and the effort."""
+Target: TypeAlias = "tuple[Signature | None, Signature | None, tuple[str, str] | None, str, str | None]"
+"""The signatures of ``out`` and of the array to which the result is added, the kinds of factors, the effort, and the
+dtype of :meth:`~einsumx.adapters.arrays.Arrays.autocast`."""
 
 
 def of_einsum(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
@@ -67,8 +68,8 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                 raise Uncacheable
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-                signature = adapter.signature
-                if options or effort.is_set:
+                signature, is_autocast = adapter.signature, adapter.is_autocast
+                if options or effort.is_set or (is_autocast is not None and is_autocast()):
                     run = _ready_for(adapter, translation, written, arrays, out, options)
                 elif out is not None:
                     run = _ready_plain(adapter, translation, written, True, *map(signature, (out, *arrays)))
@@ -188,8 +189,16 @@ def _ready_for(
         None if added is None else adapter.signature(added),
         kinds,
         effort.get_effort() if effort.is_set else "estimate",
+        None if adapter.is_autocast is None else mode_of(adapter, arrays[0]),
     )
     return ready(adapter, translation, written, target, *map(adapter.signature, arrays), **options)
+
+
+def mode_of(adapter: Adapter, array: Array) -> str | None:
+    """The dtype of :meth:`~einsumx.adapters.arrays.Arrays.autocast` for the device of an array, as caches need it."""
+    if adapter.is_autocast is None or not adapter.is_autocast():
+        return None
+    return adapter.autocast(adapter.device(array))
 
 
 def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
@@ -246,7 +255,7 @@ def _ready_plain(
     if not is_written:
         return _made_ready(adapter, translation, written, _NO_TARGET, *signatures)
     out, *others = signatures
-    return _made_ready(adapter, translation, written, (out, None, None, "estimate"), *others)
+    return _made_ready(adapter, translation, written, (out, None, None, "estimate", None), *others)
 
 
 def _made_ready(
@@ -266,7 +275,7 @@ def _made_ready(
         Uncacheable: such calls have to be checked every time.
         EinsumxError: the call is wrong.
     """
-    out, added, kinds, chosen = target
+    out, added, kinds, chosen, _ = target
     check_plain(adapter, signatures if target == _NO_TARGET else [*signatures, *filter(None, (out, added))])
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
@@ -283,8 +292,10 @@ def _made_ready(
         order, planned = _checked(adapter, keywords) if keywords or chosen != "estimate" else ("K", DEFAULT)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    if out is not None and planned.algebra.has_exponents:
-        raise Uncacheable
+    if out is not None:
+        if planned.algebra.has_exponents:
+            raise Uncacheable
+        planned = planned._replace(autocast="")
     prepared = prepare.from_signatures(adapter, equation, signatures, planned)
     if out is None and order == "K" and kinds is None:
         return prepared.run
@@ -296,7 +307,7 @@ def _made_ready(
         raise Uncacheable from error
 
 
-_NO_TARGET: Target = (None, None, None, "estimate")
+_NO_TARGET: Target = (None, None, None, "estimate", None)
 """The target of a call with operands alone."""
 
 ready = cached("forms")(_made_ready)

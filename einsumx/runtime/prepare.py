@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.caches import Uncacheable, cached
-from einsumx.dtypes import can_cast, kind
+from einsumx.dtypes import Casting, can_cast, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir import bind, cost, layout, parse, sizes
@@ -49,6 +49,7 @@ __all__ = [
     "check_byte_order",
     "check_operand",
     "computed_dtype",
+    "contraction_of",
     "described",
     "from_signatures",
     "make_program",
@@ -215,7 +216,8 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     """The plan for these arrays and the function that runs it, from the caches if possible."""
     signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
-        return _by_signature(adapter, written, signatures, options)
+        mode = None if adapter.is_autocast is None else adapter.autocast(adapter.device_of(signatures[0]))
+        return _by_signature(adapter, written, signatures, options, mode)
     return from_signatures(adapter, written, signatures, options)
 
 
@@ -225,7 +227,7 @@ def from_signatures(
     """The plan for plain arrays of these signatures, and the function that runs it, from the cache of plans."""
     device = one_device(adapter, signatures)
     operands = described(adapter, signatures)
-    contraction = Contraction(adapter, written, operands, device, options)
+    contraction = contraction_of(adapter, written, operands, device, options)
     # An optimizer object may find another path next time, so its plan is not cached.
     make = by_layout if isinstance(options.optimize, str | bool | tuple) else by_layout.__wrapped__
     prepared: Prepared = make(contraction)
@@ -256,6 +258,8 @@ def plain_run(
         if adapter.device_of(signature) != device:
             device = one_device(adapter, signatures)
         shapes.append(operand.shape)
+    if adapter.is_autocast is not None and adapter.autocast(device) is not None:
+        return None
     sized = bind.bind_plain(written, tuple(shapes))
     traits = calibration.calibrated(adapter, device)
     is_served = traits.dtypes is None or dtype in traits.dtypes
@@ -264,6 +268,27 @@ def plain_run(
     steps = path.find_path(sized, optimize, operands)
     program = lower.lower(sized, operands, steps, lower.Setting(adapter.name, device, traits, dtype))
     return execute.executable(program, adapter)
+
+
+def contraction_of(
+    adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
+) -> Contraction:
+    """The contraction; a mode of the framework such as ``torch.autocast`` counts as a ``dtype=``.
+
+    It does not change calls that have a ``dtype=`` or an ``out=``, nor what is no sum of products.
+    """
+    lower = adapter.autocast(device)
+    may_cast = options.autocast is None and options.dtype is None and options.algebra is PLUS_TIMES
+    if options.autocast != lower:
+        options = options._replace(autocast=lower)  # a key of caches, as programs run outside of the mode
+    if lower is not None and may_cast:
+        dtypes = [operand.dtype for operand in operands]
+        sized = sized_equation(written, [operand.shape for operand in operands])
+        dtype = adapter.autocast_dtype(sized, dtypes, device, lower)
+        if dtype != promoted(adapter, operands):
+            casting: Casting = options.casting if options.casting in ("no", "equiv") else "same_kind"
+            options = options._replace(dtype=dtype, casting=casting)
+    return Contraction(adapter, written, operands, device, options)
 
 
 def described(adapter: Adapter, signatures: Sequence[Signature]) -> tuple[Operand, ...]:
@@ -291,7 +316,12 @@ def check_byte_order(dtypes: Iterable[Any]) -> None:
             )
 
 
-_by_signature = cached("options")(from_signatures)
+@cached("options")
+def _by_signature(
+    adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options, _: str | None
+) -> Prepared:
+    """As :func:`from_signatures`; the last argument is the mode of the framework that is on."""
+    return from_signatures(adapter, written, signatures, options)
 
 
 def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:

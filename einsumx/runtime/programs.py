@@ -15,7 +15,15 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
 from einsumx.ir.verify import verify
 from einsumx.runtime.execute import executable
-from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
+from einsumx.runtime.prepare import (
+    arrays_of,
+    by_layout,
+    check_operand,
+    contraction_of,
+    described,
+    make_program,
+    one_device,
+)
 from einsumx.runtime.request import Contraction, Options
 
 __all__ = ["retarget", "run_program"]
@@ -54,9 +62,9 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
         check_operand(number, operand, planned, program.written)
     if not all(is_known(operand.shape) for operand in program.operands):
-        return by_layout(Contraction(adapter, program.equation, actual, device, _options(program))).run(*arrays)
+        return by_layout(contraction_of(adapter, program.equation, actual, device, _options(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
-    run: Run = _verified_run(program, adapter, device, fits)
+    run: Run = _verified_run(program, adapter, device, fits, adapter.autocast(device))
     return run(*arrays)
 
 
@@ -68,7 +76,8 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 
 
 @cached("stored")
-def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool) -> Run:
+def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool, _: str | None) -> Run:
+    """The function that runs a program on a device, outside of the mode of the framework that is on."""
     verify(program)
     here, there = [program.algebra.traits(adapter, each) for each in (device, program.device)]
     if not fits or here != there:

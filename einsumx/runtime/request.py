@@ -70,6 +70,8 @@ class Options(NamedTuple):
         framework: the keywords that only some frameworks have; None if none of them is set.
         accumulate: the name of the dtype to compute products and sums in; None for the contract's.
         algebra: what sums and products mean.
+        autocast: the dtype in which a mode of the framework computes products, see
+            :meth:`~einsumx.adapters.arrays.Arrays.autocast`; empty for a call that it leaves as it is.
     """
 
     dtype: str | None = None
@@ -79,6 +81,7 @@ class Options(NamedTuple):
     framework: FrameworkOptions | None = None
     accumulate: str | None = None
     algebra: Algebra = PLUS_TIMES
+    autocast: str | None = None
 
 
 DEFAULT = Options()
@@ -214,6 +217,7 @@ class Request:
         factors: those of the result and of ``added``, the array that it is added to; None for the result alone.
         algebra: what sums and products mean.
         effort: of the choice of a plan; None for the current one.
+        is_cast: whether a mode of the framework such as ``torch.autocast`` may cast a new result.
 
     Raises:
         ValueError: an unknown order, or a wrong limit.
@@ -235,6 +239,7 @@ class Request:
     added: Any = None
     algebra: Algebra = PLUS_TIMES
     effort: Effort | None = None
+    is_cast: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", as_order(self.order))
@@ -270,6 +275,7 @@ class Request:
             (self.effort or get_effort()) if is_timed else "estimate",
             accumulate=dtype_name(adapter, self.accumulate, "accumulate"),
             algebra=self.algebra,
+            autocast=None if self.out is None and self.is_cast else "",
         )
         if self.algebra.is_boolean and options.dtype is None:
             options = options._replace(dtype="bool")

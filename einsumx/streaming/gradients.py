@@ -123,7 +123,7 @@ def _permuted(adapter: Adapter, array: Array, axes: list[int]) -> Array:
     """Transpose by a plan, as some frameworks limit the number of axes of their own transpose."""
     if axes == sorted(axes):
         return array
-    return prepare(adapter, ((tuple(range(len(axes))),), tuple(axes)), [array], Options()).run(array)
+    return prepare(adapter, ((tuple(range(len(axes))),), tuple(axes)), [array], Options(autocast="")).run(array)
 
 
 def _occurrence(labels: Sequence[int], axis: int) -> tuple[int, int]:
@@ -186,7 +186,7 @@ def _added(request: Request) -> Array:
     check_resumable(request)
     written = Request("", (), out, None, None, "K", request.casting, "auto", request.backend, limit)
     if getattr(added, "shape", None) != out.shape or overlap(out, added):
-        total = recorded(replace(request, out=None))
+        total = recorded(replace(request, out=None, is_cast=False))
         return recorded(replace(written, written=_identity(total), operands=[total]))
     framework = owner(out) or get_backend("numpy")
     dtypes = [framework.dtype_name(each.dtype) for each in (added, out)]

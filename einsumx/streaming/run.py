@@ -34,6 +34,7 @@ from einsumx.runtime.prepare import (
     check_byte_order,
     check_operand,
     computed_dtype,
+    contraction_of,
     served_dtype,
     sized_equation,
 )
@@ -195,7 +196,7 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         pool = several.Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
         planned = pool.operands()
     described = tuple(source.operand for source in planned)
-    contraction = Contraction(adapter, request.written, described, device, options)
+    contraction = contraction_of(adapter, request.written, described, device, options)
     return _SourcedRequest(contraction, operands, planned, own, names, pool)
 
 
