@@ -15,11 +15,22 @@ from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
 from einsumx.ir.verify import verify
+from einsumx.measuring.calibration import traits_in
+from einsumx.planner import path
+from einsumx.planner.search import pace_of
 from einsumx.runtime.execute import executable
-from einsumx.runtime.prepare import arrays_of, by_layout, check_operand, described, make_program, one_device
+from einsumx.runtime.prepare import (
+    arrays_of,
+    by_layout,
+    check_operand,
+    described,
+    make_program,
+    one_device,
+    sized_equation,
+)
 from einsumx.runtime.request import Contraction, Options
 
-__all__ = ["options_of", "retarget", "run_program"]
+__all__ = ["options_of", "path_text", "retarget", "run_program"]
 
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
@@ -33,6 +44,13 @@ def options_of(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
     accumulate = accumulated_in(program) if program.algebra.is_plain else None
     return Options(program.dtype, "unsafe", program.path, accumulate=accumulate, algebra=program.algebra)
+
+
+def path_text(program: Program) -> str:
+    """What the path takes, and which search found it, beside the plain greedy search."""
+    sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
+    traits = traits_in(program.algebra, get_backend(program.backend), program.device)
+    return path.path_text(sized, program.path, pace_of(traits, program.dtype))
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
