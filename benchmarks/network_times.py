@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from networks import KINDS, Network, drawn_network
+from show import console
 
 CONTENDERS = ("einsumx", "opt_einsum auto", "opt_einsum auto-hq", "cotengra auto", "cotengra auto-hq")
 SCALES = ("small", "middle", "large")
@@ -40,16 +41,18 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         contender, kind, scale, seed = options.one
-        print(json.dumps(_timed(contender, drawn_network(kind, int(scale), int(seed)))))
+        sys.stdout.write(json.dumps(_timed(contender, drawn_network(kind, int(scale), int(seed)))))
         return
-    print("seconds to the answer: first call in a process, second call\n")
+    console.print(
+        "kind, size, tensors, best other over einsumx; seconds of the first call in a process, and of the second\n"
+    )
     rows = []
     for kind in options.kind:
         for scale in map(SCALES.index, options.scale):
             for seed in options.seed:
                 row = _row(options.contender, kind, scale, seed, options.rounds)
                 rows.append(row)
-                print(_line(row), flush=True)
+                console.print(_line(row, options.contender))
     _summary(rows, options.contender)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
@@ -105,15 +108,12 @@ def _row(contenders: Sequence[str], kind: str, scale: int, seed: int, rounds: in
             "terms": len(drawn_network(kind, scale, seed).inputs)}  # fmt: skip
 
 
-def _line(row: dict[str, Any]) -> str:
-    times = row["times"]
+def _line(row: dict[str, Any], contenders: Sequence[str]) -> str:
     cells = [
-        f"{each} {times[each][0]:.4f} {times[each][1]:.4f}" if each in times else f"{each} no answer"
-        for each in CONTENDERS
-        if each in times or each not in times
+        f"{each} {' '.join(f'{seconds:.4f}' for seconds in row['times'].get(each, ())) or 'no answer'}"
+        for each in contenders
     ]
-    ratio = _ratio(row)
-    return f"{row['kind']:18} {row['scale']:7} {row['terms']:4}  best other over einsumx {ratio:6.2f}   " + " | ".join(cells)
+    return f"{row['kind']:18} {row['scale']:7} {row['terms']:4}   {_ratio(row):6.2f}   {' | '.join(cells)}"
 
 
 def _ratio(row: dict[str, Any]) -> float:
@@ -126,17 +126,19 @@ def _ratio(row: dict[str, Any]) -> float:
 
 def _summary(rows: Sequence[dict[str, Any]], contenders: Sequence[str]) -> None:
     ratios = [_ratio(row) for row in rows]
-    print(f"\nbest other over einsumx: geometric mean {exp(fmean(map(log, ratios))):.2f}, worst {min(ratios):.2f}, "
+    console.print(f"\nbest other over einsumx: geometric mean {exp(fmean(map(log, ratios))):.2f}, worst {min(ratios):.2f}, "
           f"{sum(ratio >= 0.8 for ratio in ratios)} of {len(ratios)} at or above 0.8")  # fmt: skip
     for other in contenders[1:]:
         each = [row["times"] for row in rows if other in row["times"] and "einsumx" in row["times"]]
         first, second = (
             exp(fmean([log(times[other][call] / times["einsumx"][call]) for times in each])) for call in (0, 1)
         )
-        print(f"{other} over einsumx: first call {first:.2f}, second {second:.2f}; no answer {len(rows) - len(each)}")
+        console.print(
+            f"{other} over einsumx: first call {first:.2f}, second {second:.2f}; no answer {len(rows) - len(each)}"
+        )
     for row in rows:
         if row["wrong"]:
-            print("another result:", row["kind"], row["scale"], row["seed"], row["wrong"])
+            console.print("another result:", row["kind"], row["scale"], row["seed"], row["wrong"])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import product
 from math import prod
 from random import Random
 
@@ -135,14 +135,16 @@ def _tidy(network: Network) -> None:
 
 def _tree(network: Network, scale: int, rng: Random) -> None:
     count = (15, 50, 150)[scale]
-    network.bonds(count, [(rng.randrange(max(0, at - 6), at), at) for at in range(1, count)], lambda: rng.randint(4, 12))
+    network.bonds(
+        count, [(rng.randrange(max(0, at - 6), at), at) for at in range(1, count)], lambda: rng.randint(4, 12)
+    )
     _open(network, rng, 2)
 
 
 def _chain(network: Network, scale: int, rng: Random) -> None:
     count = (8, 14, 40)[scale]
     labels = [network.label(rng.randint(5, 200)) for _ in range(count + 1)]
-    network.inputs = [list(pair) for pair in zip(labels, labels[1:])]
+    network.inputs = [list(pair) for pair in pairwise(labels)]
     network.output = [labels[0], labels[-1]]
 
 
@@ -151,11 +153,11 @@ def _norm(network: Network, scale: int, rng: Random) -> None:
     sites, bond = ((8, 16), (20, 24), (50, 20))[scale]
     physical = [network.label(2) for _ in range(sites)]
     for _ in range(2):
-        _state(network, physical, bond + rng.randint(0, 4))
+        _state(network, bond + rng.randint(0, 4), physical)
 
 
-def _state(network: Network, *physical_and_bond: object) -> None:
-    *rows, bond = physical_and_bond
+def _state(network: Network, bond: int, *rows: Sequence[int]) -> None:
+    """A chain of tensors that have a label of each row."""
     sites = len(rows[0])
     bonds = [network.label(bond) for _ in range(sites - 1)]
     for site in range(sites):
@@ -166,9 +168,9 @@ def _sandwich(network: Network, scale: int, rng: Random) -> None:
     """A matrix product operator between two states."""
     sites, bond, inner = ((8, 12, 4), (20, 20, 5), (30, 32, 5))[scale]
     upper, lower = ([network.label(2) for _ in range(sites)] for _ in range(2))
-    _state(network, upper, bond + rng.randint(0, 3))
-    _state(network, upper, lower, inner)
-    _state(network, lower, bond + rng.randint(0, 3))
+    _state(network, bond + rng.randint(0, 3), upper)
+    _state(network, inner, upper, lower)
+    _state(network, bond + rng.randint(0, 3), lower)
 
 
 def _circuit(network: Network, scale: int, rng: Random) -> None:

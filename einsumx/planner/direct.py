@@ -241,7 +241,7 @@ def direct_product(
 
 
 def _is_tiny_step(lhs: Term, rhs: Term, steps: int, labels: int, traits: Traits) -> bool:
-    """Whether the framework's own einsum loops for less than the calls around a product of matrices in an inner step."""
+    """Whether the framework's own einsum loops for less than the calls around a product of matrices."""
     if steps > (_STEP_CALLS - 1) * traits.rates.call * _loop_rate(traits.rates):
         return False
     innermost = min(map(lhs.sizes.__getitem__, (*lhs.labels[-1:], *rhs.labels[-1:])), default=1)

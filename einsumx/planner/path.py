@@ -15,6 +15,7 @@ from einsumx.imports import LazyModule, imported
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
+    from einsumx import log
     from einsumx.ir import fill, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Operand, Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 else:
     sizes = LazyModule("einsumx.ir.sizes")
     fill = LazyModule("einsumx.ir.fill")
-    text = LazyModule("einsumx.ir.text")
+    log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
     parse = LazyModule("einsumx.ir.parse")
     stored = LazyModule("einsumx.planner.sparse_path")
     search = LazyModule("einsumx.planner.search")
@@ -117,6 +118,12 @@ def find_path(
             return _sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
         pace = pace or search.TYPICAL
         found = searched(inputs, output, classes, pace)
+        if found.seconds > _LONG and len(inputs) > search.MOST_OF_ALL_ORDERS:
+            log.log.info(
+                "%s: about %s to run; optimize='cotengra' may find a better path",
+                excerpt(equation.text),
+                text.duration(found.seconds),
+            )
         if room is not None and found.elements > _LARGE and found.elements > (most := room()):
             pace = pace._replace(room=float(1 << int(most).bit_length() - 1))  # rounded, so that calls share a path
             found = searched(inputs, output, classes, pace)
@@ -145,15 +152,19 @@ def find_path(
 _stored_of = attrgetter("stored")
 
 
+_LONG = 10.0
+"""Seconds of a contraction for which a search by cotengra is likely to pay."""
+
 _LARGE = 1 << 24
 """The elements of a step that fit into any free memory."""
 
 
 def _no_room(equation: SizedEquation, found: Found, most: float) -> MemoryLimitError:
+    needed, there_is = (text.quantity(count, "elements") for count in (found.elements, most))
     return MemoryLimitError(
-        f"no path was found whose steps fit into free memory: the best one has {text.quantity(found.elements, 'elements')} in "
-        f"one step, and there is room for {text.quantity(most, 'elements')}; pass memory_limit= to compute in blocks, or "
-        f"optimize='cotengra' for a longer search\n  {excerpt(equation.text)}"
+        f"no path was found whose steps fit into free memory: the best one has {needed} in one step, and there is room "
+        f"for {there_is}; pass memory_limit= to compute in blocks, or optimize='cotengra' for a longer search\n"
+        f"  {excerpt(equation.text)}"
     )
 
 
@@ -174,9 +185,7 @@ class Found(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def searched(
-    inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], pace: Pace
-) -> Found:
+def searched(inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], pace: Pace) -> Found:
     """The path of ``"auto"``."""
     network = search.Network(inputs, output, [size or 1 for size in sizes], pace)
     tree = search.search(network)
@@ -191,11 +200,11 @@ def path_text(equation: SizedEquation, path: Path, pace: Pace) -> str:
     network = search.Network(inputs, output, [size or 1 for size in label_sizes], pace)
     name = f"path: {found.name}" if found.path == path else "path"
     lines = []
-    for name, merges in ((name, search.as_merges(path, len(inputs))), ("plain greedy", search.greedy(network))):
-        tree = network.tree(merges, name)
+    for title, merges in ((name, search.as_merges(path, len(inputs))), ("plain greedy", search.greedy(network))):
+        tree = network.tree(merges, title)
         work = sum([network.span(tree.labels[first] | tree.labels[second]) for first, second in merges])
         largest = max(map(network.span, tree.labels[len(inputs) :]))
-        lines.append((name, f"{text.quantity(work)} multiply-adds, largest result {text.quantity(largest)} elements"))
+        lines.append((title, f"{text.quantity(work)} multiply-adds, largest result {text.quantity(largest)} elements"))
     return text.in_columns(lines)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
 from heapq import heappop, heappush
 from math import inf, log
 from random import Random
@@ -171,7 +170,9 @@ class Network:
         """The most elements of a step: of its two terms and its result."""
         spans = list(map(self.span, tree.labels))
         results = spans[len(self.terms) :]
-        return max([spans[first] + spans[second] + size for (first, second), size in zip(tree.merges, results)], default=0)
+        return max(
+            [spans[first] + spans[second] + size for (first, second), size in zip(tree.merges, results)], default=0
+        )
 
 
 class Left:
@@ -209,7 +210,7 @@ def bits(labels: int) -> Iterator[int]:
 
 
 def greedy(
-    network: Network, weight: float = 1.0, noise: float = 0.0, random: Callable[[], float] = Random().random
+    network: Network, weight: float = 1.0, noise: float = 0.0, random: Callable[[], float] | None = None
 ) -> list[Merge]:
     """Contract the two neighbours whose result adds the least to the elements in memory, again and again.
 
@@ -217,7 +218,7 @@ def greedy(
         network: what to contract.
         weight: how much the elements of the two terms count beside those of their result.
         noise: how far chance changes the costs, which then count by their logarithms.
-        random: the next number from 0 to 1, for the noise.
+        random: returns the next number from 0 to 1, for the noise.
     """
     count, span, spanned = len(network.terms), network.span, network.spans.get
     terms, near, left = list(network.terms), list(network.near), Left(network)
@@ -236,7 +237,7 @@ def greedy(
             term = terms[other]
             result = own ^ term | own & term & several
             cost = (spanned(result) or span(result)) - weight * spans[other] - least
-            heappush(heap, (_moved(cost, noise, random()) if noise else cost, other, number))
+            heappush(heap, (_moved(cost, noise, random()) if random else cost, other, number))
 
     for number in range(count):
         offer(number, near[number] & (1 << number) - 1)
@@ -294,7 +295,7 @@ def swept(network: Network) -> list[Merge]:
 
 
 def _levels(network: Network, start: int) -> dict[int, int]:
-    """The distance of each term from one of them, the nearest first; that of terms without a way to it is the largest."""
+    """The distance of each term from one of them, the nearest first, and last those that share nothing with these."""
     levels, seen, border, distance = {start: 0}, 1 << start, network.near[start], 1
     every = (1 << len(network.terms)) - 1
     while seen != every:
@@ -349,7 +350,7 @@ _LESS = 1 - 1e-9
 def _opened(
     network: Network, labels: dict[int, int], children: dict[int, Merge], node: int, width: int
 ) -> tuple[list[int], list[int]]:
-    """The leaves of the part below a node, in which the largest are opened until there are ``width``; its inner nodes."""
+    """The leaves of the part below a node, the largest opened until there are ``width``, and its inner nodes."""
     leaves, inner = [node], []
     while len(leaves) < width:
         largest = max(leaves, key=lambda leaf: network.span(labels[leaf]) if leaf in children else 0.0)
