@@ -71,6 +71,7 @@ OTHERS = (
     "newest-3.13",
     "newest-3.14",
     "newest-3.14t",
+    "no-proc",
     "docs",
     "package",
 )
@@ -129,6 +130,12 @@ LIBRARY_TESTS = (
 
 ONLY_HERE = "not prints_what_the_page_says or section or cotengra or pyscf or sparse or tensorflow"
 """Leaves out the pages that the session `tests` runs."""
+
+NO_PROC_TESTS = (
+    "aliases", "busy_machine", "calibrate", "effort", "environment", "executors", "memory", "opened_by", "process",
+    "resume", "store", "streaming", "wisdom", "worker_writes",
+)  # fmt: skip
+"""The tests of files, memory, processes and the machine."""
 
 PATH_TESTS = ("blocked_plan", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
@@ -443,6 +450,13 @@ def full(session: nox.Session) -> None:
     parts = sorted((Path(session.cache_dir) / "conformance").glob("*/*.json"))
     pages = ("--markdown", "docs/conformance.md", "--html", "docs/conformance.html")
     session.run("einsumx", "conformance", "--merge", *map(str, parts), *pages)
+
+
+@nox.session(name="no-proc", python="3.11")
+def no_proc(session: nox.Session) -> None:
+    """Files, memory and processes where the system tells less than Linux: Python sees no ``/proc`` and no memfds."""
+    install(session, *TESTING, "h5py", "zarr")
+    test(session, "--no-proc", *[f"tests/test_{name}.py" for name in NO_PROC_TESTS])
 
 
 @nox.session(default=False)

@@ -179,7 +179,7 @@ class CupyArithmetic(NumpyArithmetic):
 
 
 class CupyAdapter(NumpyAdapter):
-    """CuPy arrays. Written from CuPy's sources; tested on a fake only, not on a GPU.
+    """CuPy arrays. Daily tests use a fake of CuPy; docs/gpu.md has what ran on a GPU.
 
     CuPy allocates on the current device, so a call is made on the device of its operands: a plan as a whole, any other
     call by itself.

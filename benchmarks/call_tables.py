@@ -9,7 +9,7 @@ from typing import Any
 
 from summary import Row, Table
 
-from einsumx.terminal import timing
+from einsumx.ir.text import duration
 
 __all__ = ["call_tables"]
 
@@ -43,11 +43,11 @@ def _median(row: Row) -> str:
     """The median first call, or with growing sizes its time beyond that of a repeated call, and the repeated call."""
     subtracted = row["warm"] if row["group"] == "growing" else [0.0] * len(row["first"])
     first = median(first - less for first, less in zip(row["first"], subtracted))
-    return f"{_signed(first)} ({timing(median(row['warm']))})"
+    return f"{_signed(first)} ({duration(median(row['warm']))})"
 
 
 def _signed(seconds: float) -> str:
-    return timing(seconds) if seconds >= 0 else f"-{timing(-seconds)}"
+    return duration(seconds) if seconds >= 0 else f"-{duration(-seconds)}"
 
 
 def _forms(title: str, rows: Sequence[Row]) -> Table:
@@ -59,4 +59,4 @@ def _forms(title: str, rows: Sequence[Row]) -> Table:
 
 def _time(row: Row, name: str) -> str:
     taken = row["rounds"][name]
-    return timing(min(taken)) if taken else "–"
+    return duration(min(taken)) if taken else "–"

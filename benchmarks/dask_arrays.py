@@ -23,8 +23,7 @@ from rich.table import Table
 from show import console
 
 import einsumx
-from einsumx.ir.text import quantity
-from einsumx.terminal import timing
+from einsumx.ir.text import duration, quantity
 
 dask: Any = import_module("dask")
 da: Any = import_module("dask.array")
@@ -111,7 +110,7 @@ def main() -> None:
             if run.checksum is not None and expected is None:
                 expected = run.checksum
             is_right = run.checksum is None or isclose(run.checksum, expected or 0.0, rel_tol=1e-9)
-            seconds = "failed" if run.checksum is None else timing(run.seconds) if is_right else "WRONG"
+            seconds = "failed" if run.checksum is None else duration(run.seconds) if is_right else "WRONG"
             peak = f"{quantity(run.peak, 'B')}"
             table.add_row(name, contender, seconds, str(run.tasks), peak, str(run.lost))
             console.print(f"{name}, {contender}: {seconds}", style="dim")

@@ -30,8 +30,7 @@ import einsumx
 from einsumx.adapters.facets import blocks_of
 from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.report.results import count_statuses, read_runs
-from einsumx.ir.text import quantity
-from einsumx.terminal import timing
+from einsumx.ir.text import duration, quantity
 
 __all__ = ["Report", "main", "with_section"]
 
@@ -106,7 +105,7 @@ class Report:
         except Exception as error:  # noqa: BLE001  any error of a framework is a result to report
             text = f"raised {type(error).__name__}"
             self.faults.append(f"{title}: {type(error).__name__}: {error}".splitlines()[0])
-        self.parts.append(f"**{title}**, in {timing(perf_counter() - start)}: {text}")
+        self.parts.append(f"**{title}**, in {duration(perf_counter() - start)}: {text}")
 
     def markdown(self) -> str:
         """The section."""
@@ -253,7 +252,7 @@ def _cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
     cells = [
         (
             f"`{row.problem}`",
-            *(timing(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:40] for name in names),
+            *(duration(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:40] for name in names),
             "" if row.ratio is None else f"{row.ratio:.2f}",
             quantity(row.copied, "B") if row.copied else "",
         )

@@ -30,8 +30,7 @@ from rich.table import Table
 from show import console
 
 import einsumx
-from einsumx.ir.text import quantity
-from einsumx.terminal import timing
+from einsumx.ir.text import duration, quantity
 
 try:
     import h5py
@@ -147,8 +146,8 @@ def measured(case: StoredContraction, folder: Path, rounds: int) -> list[str]:
         quantity(plan.peak_bytes, "B"),
         quantity(counted, "B"),
         str(prod(plan.blocking.counts)),
-        timing(whole),
-        timing(parts),
+        duration(whole),
+        duration(parts),
         f"{parts / whole:.2f}",
         capped(case, folder, limit),
         *([ancestor(case, operands, limit, rounds)] if has_ancestor() else []),
@@ -206,7 +205,7 @@ def run_capped(case: StoredContraction, folder: Path, limit: int, answer: Any) -
     except MemoryError as error:
         answer.send(type(error).__name__)
     else:
-        answer.send(timing(perf_counter() - start))
+        answer.send(duration(perf_counter() - start))
 
 
 def opened(case: StoredContraction, path: Path, shape: tuple[int, ...]) -> Any:
@@ -236,7 +235,7 @@ def ancestor(case: StoredContraction, operands: list[Any], limit: int, rounds: i
             times.append(perf_counter() - start)
     except (ValueError, RuntimeError, MemoryError) as error:
         return f"{type(error).__name__}"
-    return timing(median(times[1:]))
+    return duration(median(times[1:]))
 
 
 if __name__ == "__main__":

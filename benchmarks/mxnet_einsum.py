@@ -22,8 +22,8 @@ from summary import Table
 
 import einsumx
 from einsumx.adapters.typing import Array
+from einsumx.ir.text import duration
 from einsumx.mxnet import load
-from einsumx.terminal import timing
 
 NATIVE = "mx.np.einsum"
 
@@ -131,7 +131,7 @@ def _measured(framework: Framework, groups: Iterable[str], batch: int, text: str
 
 def _cells(row: Row) -> tuple[str, ...]:
     names = (NATIVE, EINSUMX, HAND_WRITTEN)
-    times = [timing(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:5] for name in names]
+    times = [duration(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:5] for name in names]
     ratios = [f"{ratio:.3g}" if ratio else "" for ratio in (row.ratio, row.by_hand)]
     return (str(row.problem), "with gradients" if row.problem.gradient else "forward", *times, *ratios)
 

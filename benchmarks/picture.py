@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from einsumx.terminal import timing
+from einsumx.ir.text import duration
 
 __all__ = ["add", "picture", "svg_root", "svg_text"]
 
@@ -102,7 +102,7 @@ def _add_bar(parent: Element, row: dict[str, Any], y: float) -> None:
     label = " ".join(filter(None, (row["equation"], dtype, *row["layouts"])))
     label = label if len(label) < 45 else f"{label[:43]}…"
     shapes = " ".join(str(tuple(shape)) for shape in row["shapes"])
-    times = f"{timing(row['seconds']['einsumx'])}, {peer} {timing(row['seconds'][peer])}"
+    times = f"{duration(row['seconds']['einsumx'])}, {peer} {duration(row['seconds'][peer])}"
     group = add(parent, "g")
     add(group, "title", text=f"{row['equation']} {shapes}: {ratio:.2f}×")
     add(group, "text", text=label, x=12, y=y)

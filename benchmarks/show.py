@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from einsumx.host.threads import core_count
-from einsumx.ir.text import quantity
-from einsumx.terminal import terminal_width, timing
+from einsumx.ir.text import duration, quantity
+from einsumx.terminal import terminal_width
 
 __all__ = ["about", "console", "data", "print_reading", "print_rows", "print_tables"]
 
@@ -53,8 +53,8 @@ def print_rows(rows: Sequence[Row]) -> None:
     for row in rows:
         table.add_row(
             str(row.problem),
-            timing(row.seconds[EINSUMX]) if EINSUMX in row.seconds else Text("FAILED", "bold red"),
-            timing(row.seconds[row.peer]) if row.peer else "none",
+            duration(row.seconds[EINSUMX]) if EINSUMX in row.seconds else Text("FAILED", "bold red"),
+            duration(row.seconds[row.peer]) if row.peer else "none",
             _ratio(row.ratio),
             _ratio(row.by_hand),
             "" if row.of_roofline is None else f"{row.of_roofline:.0%}",

@@ -21,7 +21,7 @@ from xml.etree.ElementTree import Element
 from picture import add, svg_root, svg_text
 from summary import geometric_mean
 
-from einsumx.terminal import three_digits
+from einsumx.ir.text import three_digits
 
 __all__ = ["Bar", "bars", "speed_picture"]
 

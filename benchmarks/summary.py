@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from names import EINSUMX, HAND_WRITTEN, OURS, best_peer, peers
 
-from einsumx.terminal import timing
+from einsumx.ir.text import duration
 
 __all__ = [
     "EVEN",
@@ -255,7 +255,7 @@ def _repeats(rows: Sequence[Row]) -> Table:
 
 
 def _time(row: Row, name: str) -> str:
-    text = timing(row["seconds"][name])
+    text = duration(row["seconds"][name])
     return text if name == EINSUMX else f"{text} {name}"
 
 

@@ -23,7 +23,7 @@ from rich.table import Table
 from show import console
 
 import einsumx
-from einsumx.terminal import timing
+from einsumx.ir.text import duration
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
     table = Table("computed by", "journal", "least", "most", box=SIMPLE, pad_edge=False)
     for (workers, journal), times in seconds.items():
         who = f"{workers} worker processes" if workers else "the caller"
-        table.add_row(who, "yes" if journal else "no", timing(min(times)), timing(max(times)))
+        table.add_row(who, "yes" if journal else "no", duration(min(times)), duration(max(times)))
     console.print(table)
 
 

@@ -336,7 +336,8 @@ def plan(
         device: with shapes, the kind of device, such as ``"cpu"`` or ``"cuda"``; by default, the backend's.
         dtypes: with shapes, the operands' dtypes: one name for all, or one for each.
         memory_limit: as for :func:`einsum`; the plan then tiles the contraction into blocks.
-        out: with arrays and a limit, where the result will be written, so that it does not count.
+        out: with a limit, where the result will be written, so that it does not count; with shapes, the result's shape
+            stands for it, which is written block by block, as to a file.
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
 
     Returns:
@@ -376,8 +377,8 @@ def planned(
     shapes = described.as_shapes(request.written, inputs)
     if is_limited and not all(sizes.is_known(shape or ()) for shape in shapes):
         raise SizeError("a plan under a memory_limit= is for known sizes, and a shape has None in the place of one")
-    if request.out is not None and (not is_limited or None not in shapes):
-        raise ValueError("out= changes a plan only with arrays and a memory_limit=")
+    if request.out is not None and not is_limited:
+        raise ValueError("out= changes a plan only with a memory_limit=")
     if stored and (not is_limited or None in shapes):
         raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
     if all(shape is not None for shape in shapes):
@@ -416,6 +417,9 @@ def _plan_of_shapes(
     sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
     dtype = prepare.result_dtype(adapter, operands, options)
     footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))
+    if request.out is not None:
+        described.check_out(request.out, sized)
+        footprint = blocked_cost.ResultFootprint(copied=itemsize(dtype))
     in_place = (not stored,) * len(operands)
     blocked = blocked_plan.BlockedContraction(contraction, limit, in_place, footprint)
     return plans.as_blocked_plan(blocked_plan.blocked_program(blocked))

@@ -24,7 +24,8 @@ __all__ = [
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _RULES: tuple[Casting, ...] = get_args(Casting)
 
-# Kind (b bool, u unsigned, i signed, f float, c complex) and size in bytes.
+# Kind (b bool, u unsigned, i signed, f float, c complex) and size in bytes. NumPy's longdouble is named by its size:
+# float96 on 32-bit x86, float64 on Windows and on macOS with Apple's processors, float128 elsewhere.
 _KNOWN: dict[str, tuple[str, int]] = {
     "bool": ("b", 1),
     **{f"uint{bits}": ("u", bits // 8) for bits in (8, 16, 32, 64)},
@@ -33,10 +34,12 @@ _KNOWN: dict[str, tuple[str, int]] = {
     "bfloat16": ("f", 2),
     "float32": ("f", 4),
     "float64": ("f", 8),
+    "float96": ("f", 12),
     "float128": ("f", 16),
     "complex32": ("c", 4),
     "complex64": ("c", 8),
     "complex128": ("c", 16),
+    "complex192": ("c", 24),
     "complex256": ("c", 32),
 }
 FLOATS = frozenset(name for name, (kind, _) in _KNOWN.items() if kind in "fc")
@@ -46,8 +49,8 @@ NAMED = tuple(_KNOWN)
 """The names of all dtypes with numbers."""
 
 # Bits, which decide what fits without loss.
-_SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float128": 64}
-_EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float128": 15}
+_SIGNIFICAND = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "float96": 64, "float128": 64}
+_EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11, "float96": 15, "float128": 15}
 _KINDS = "buifcO"
 
 

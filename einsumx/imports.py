@@ -8,15 +8,17 @@ another thread imports for the main thread, which waits, and a call of a handler
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from _signal import default_int_handler, getsignal, valid_signals  # type: ignore[import-not-found]
-from _thread import allocate_lock, get_ident, start_new_thread
+from _thread import RLock, allocate_lock, get_ident, start_new_thread
+from contextlib import suppress
 from importlib import import_module
 from threading import main_thread
 from types import ModuleType
 from typing import Any
 
-__all__ = ["LazyModule", "imported"]
+__all__ = ["LazyModule", "imported", "loaded"]
 
 _LONGEST = 2.0
 """How many seconds the main thread waits. It waits in vain if a handler came while it was importing a module itself,
@@ -89,15 +91,73 @@ def _import_elsewhere(name: str) -> None:
         ended.acquire(timeout=_LONGEST)
 
 
+_lock = RLock()
+_importing: list[int] = []
+"""The threads that import a module; garbage collections are switched off while there is one."""
+_collects = False
+"""Whether they were switched on before the first of these threads began."""
+
+
 def _import(name: str) -> ModuleType:
     """Import a module without garbage collections, as finalizers may call einsum too."""
-    collects = gc.isenabled()
-    gc.disable()
+    try:
+        _pause()
+        return loaded(name)
+    finally:
+        _resume(get_ident())
+
+
+def loaded(name: str) -> ModuleType:
+    """The module of that name, which is imported here; an ImportError says so if it is a subinterpreter that cannot."""
     try:
         return import_module(name)
-    finally:
-        if collects:
-            gc.enable()
+    except ModuleNotFoundError:
+        raise
+    except ImportError as error:
+        if _is_in_main_interpreter():
+            raise
+        raise ImportError(
+            f"{name} cannot be imported in a subinterpreter ({error}); call einsumx in the main interpreter, or in "
+            "another process"
+        ) from error
+
+
+def _is_in_main_interpreter() -> bool:
+    for name in ("_interpreters", "_xxsubinterpreters"):  # since Python 3.13, and before
+        with suppress(ImportError):
+            interpreters: Any = import_module(name)
+            return bool(interpreters.get_current() == interpreters.get_main())
+    return True
+
+
+def _pause() -> None:
+    global _collects  # noqa: PLW0603  # the collector is one for all threads
+    with _lock:
+        if not _importing:
+            _collects = gc.isenabled()
+        _importing.append(get_ident())
+        if len(_importing) == 1:  # otherwise a finalizer imported meanwhile, or another thread does
+            gc.disable()
+
+
+def _resume(thread: int) -> None:
+    with _lock:
+        if thread in _importing:
+            if _collects and len(_importing) == 1:
+                gc.enable()
+            _importing.remove(thread)
+
+
+def _after_fork() -> None:
+    """The child of a fork has no other threads to release the lock or to end their imports."""
+    global _lock  # noqa: PLW0603
+    _lock = RLock()
+    for thread in [thread for thread in _importing if thread != get_ident()]:
+        _resume(thread)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _finished(name: str) -> ModuleType | None:

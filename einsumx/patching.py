@@ -240,14 +240,14 @@ def patched(*frameworks: str) -> Iterator[None]:
 
 
 def _open(block: _Scope) -> None:
+    global _start  # noqa: PLW0603  # an attribute of a class is replaced, for all threads
     with _lock:
         say_anew()
         for names in block.names:
             names.blocks.add(block)
             names.assign()
         if Thread.start is not _start:
-            _own_start.append(Thread.start)
-            Thread.start = _start  # type: ignore[assignment, method-assign]
+            _start = Thread.start = _passing_on(Thread.start)  # type: ignore[assignment, method-assign]
 
 
 def _close(block: _Scope) -> None:
@@ -255,26 +255,34 @@ def _close(block: _Scope) -> None:
         for names in block.names:
             names.blocks.discard(block)
             names.assign()
-        if Thread.start is _start and not any(names.blocks for names in _known.values()):
-            Thread.start = _own_start.pop()  # type: ignore[assignment, method-assign]
+        if _start is not None and Thread.start is _start and not any(names.blocks for names in _known.values()):
+            Thread.start = vars(_start)["__wrapped__"]  # type: ignore[method-assign]
 
 
-_own_start: list[Callable[[Thread], None]] = []
-"""What ``Thread.start`` was before the blocks that are open."""
+_start: Callable[[Thread], None] | None = None
+"""The replacement of ``Thread.start`` that the last block made."""
 
 
-def _start(thread: Thread) -> None:
-    """``Thread.start``, while a block is open: threads that start in a block take it over."""
-    block = _block.get()
-    if block is not None:
-        thread.run = partial(_run_in, block, thread)  # type: ignore[method-assign]
-    _own_start[-1](thread)
+def _passing_on(own: Callable[[Thread], None]) -> Callable[[Thread], None]:
+    """``own``, which is ``Thread.start``, but threads that start in a block take it over.
+
+    It refers to nothing that changes when a block ends, as other threads may have begun to call it.
+    """
+
+    @wraps(own)
+    def start(self: Thread) -> None:
+        block = _block.get()
+        if block is not None:
+            self.run = partial(_run_in, block, self, self.run)  # type: ignore[method-assign]
+        own(self)
+
+    return start
 
 
-def _run_in(block: _Scope, thread: Thread) -> None:
-    del thread.run
+def _run_in(block: _Scope, thread: Thread, run: Callable[[], None]) -> None:
+    vars(thread).pop("run", None)  # a thread that refers to itself would stay until a garbage collection
     _block.set(block)
-    thread.run()
+    run()
 
 
 _known: WeakKeyDictionary[Replaceable, Names] = WeakKeyDictionary()

@@ -25,7 +25,7 @@ from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
 from einsumx.ir.records import record
 from einsumx.ir.sizes import names_in
-from einsumx.ir.text import plan_text
+from einsumx.ir.text import displayed, plan_line, plan_text, shape_text
 from einsumx.planner.search import MOST_OF_ALL_ORDERS
 from einsumx.runtime.programs import path_text, retarget, run_program
 from einsumx.runtime.stored_plans import read_plan, text_of_plan
@@ -65,6 +65,13 @@ class Plan(Program):
     def __str__(self) -> str:
         text = plan_text(self, plan_cost(self))
         return f"{text}\n{path_text(self)}" if len(self.operands) > MOST_OF_ALL_ORDERS else text
+
+    def __repr__(self) -> str:
+        with suppress(EinsumxError, LookupError):  # of ops that do not fit together
+            return f"<einsumx plan {excerpt(self.written)}: {plan_line(self, _kernels(self))}>"
+        return Program.__repr__(self)
+
+    _repr_pretty_ = displayed
 
     @property
     def peak_bytes(self) -> int:
@@ -229,6 +236,12 @@ class BlockedPlan(BlockedProgram):
         """
         return blocked_texts.blocked_text(self)
 
+    def __repr__(self) -> str:
+        operands = f"{' '.join([shape_text(operand.shape) for operand in self.operands])} {self.dtype}"
+        return f"<einsumx plan {excerpt(self.equation.text)} in blocks: {operands}, {blocked_texts.blocks_line(self)}>"
+
+    _repr_pretty_ = displayed
+
     def draw(self) -> Drawing:
         """A picture of the work for each block and how often it runs, and of memory over time against the limit.
 
@@ -271,6 +284,11 @@ class ChunkedPlan(ChunkedProgram):
     def __str__(self) -> str:
         """The steps, their chunks and tasks, and the bytes that may move between workers."""
         return chunked_programs.chunked_text(self)
+
+    def __repr__(self) -> str:
+        return f"<einsumx plan {excerpt(self.equation.text)} of Dask arrays: {chunked_programs.chunked_line(self)}>"
+
+    _repr_pretty_ = displayed
 
 
 _program_values = attrgetter(*(field.name for field in fields(Program)))

@@ -10,11 +10,11 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cache_clear
 from einsumx.dtypes import Casting
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, excerpt
 from einsumx.ir.accumulators import accumulated_in
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Program
-from einsumx.ir.text import brief_text, duration
+from einsumx.ir.text import brief_text, displayed, duration
 from einsumx.measuring import wisdom
 from einsumx.measuring.effort import is_frozen
 from einsumx.measuring.findings import computed_text, key_of
@@ -50,6 +50,10 @@ class Tried:
     estimated: float
     seconds: float
 
+    def __repr__(self) -> str:
+        times = f"{duration(self.seconds)} measured, {duration(self.estimated)} estimated"
+        return f"<einsumx candidate {excerpt(brief_text(self.plan))}: {times}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
@@ -76,6 +80,13 @@ class Tuning:
     def gain(self) -> float:
         """How many times as fast the chosen candidate is as the one that the cost model prefers."""
         return self.tried[0].seconds / self.tried[self.chosen].seconds
+
+    def __repr__(self) -> str:
+        kept = "remembered" if self.is_remembered else "not remembered"
+        fastest = f"{excerpt(brief_text(self.plan))}, {self.gain:.2f} times as fast as the estimate's choice"
+        return f"<einsumx tuning of {excerpt(self.plan.written)}: {len(self.tried)} plans, fastest {fastest}, {kept}>"
+
+    _repr_pretty_ = displayed
 
     def __str__(self) -> str:
         rows = [("", "estimated", "measured", "plan")]

@@ -2,7 +2,9 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
+from runpy import run_path
 
 import hypothesis
 import pytest
@@ -27,6 +29,16 @@ def pytest_addoption(parser):
     parser.addoption("--einsumx-backend", action="append", default=[], help="by default all that are installed")
     parser.addoption("--einsumx-level", choices=("quick", "full"), default="quick")
     parser.addoption("--einsumx-random", type=int, help="how many random problems in each dtype")
+    parser.addoption("--no-proc", action="store_true", help="hide /proc and files in memory, which only Linux has")
+
+
+def pytest_configure(config):
+    """Hide /proc from the tests, and from the processes that they start, if the command line asks for it."""
+    if config.getoption("--no-proc"):
+        folder = Path(__file__).parent / "without_proc"
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        sys.path.insert(0, str(folder))  # which tests pass on
+        run_path(str(folder / "sitecustomize.py"))
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -99,7 +111,6 @@ def example(example_folder, monkeypatch):
 @pytest.fixture
 def fake_cupy(monkeypatch):
     """CuPy's fake in tests/standin, imported as ``cupy``; afterwards nothing refers to it."""
-    import sys
 
     from einsumx.adapters import registry
     from einsumx.backends import cupy as backend

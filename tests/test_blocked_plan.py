@@ -197,6 +197,42 @@ def test_stored_shapes_without_a_limit_are_refused():
         einsumx.plan("ij->i", (3, 4), stored=True)
 
 
+def test_shapes_with_the_shape_of_out_plan_as_for_arrays_in_files():
+    shapes = (30, 40), (40, 50)
+    a, b = (Stored(np.ones(shape)) for shape in shapes)
+    out = Stored(np.zeros((30, 50)))
+    plan = einsumx.plan("ij,jk->ik", *shapes, memory_limit=9000, stored=True, out=(30, 50))
+    assert "result       12 kB, written to out=" in str(plan)
+    of_arrays = einsumx.plan("ij,jk->ik", a, b, memory_limit=9000, out=out)
+    assert (plan.cuts, plan.reads, plan.peak_bytes) == (of_arrays.cuts, of_arrays.reads, of_arrays.peak_bytes)
+    plan(a, b, out=out)
+    assert (out.array == 40).all()
+    with pytest.raises(einsumx.MemoryLimitError, match="of which 12 kB hold the result"):
+        einsumx.plan("ij,jk->ik", *shapes, memory_limit=9000, stored=True)
+    with pytest.raises(ValueError, match="expects an out="):
+        plan(a, b)
+
+
+@pytest.mark.parametrize(
+    ("out", "what"),
+    [
+        ((3, 4), r"\(3, 4\)"),
+        ((3, None), r"\(3, None\)"),
+        ("c.npy", "str"),
+        (np.zeros((3, 5)), "ndarray"),
+        ((), r"\(\)"),
+    ],
+)
+def test_beside_shapes_out_is_the_shape_of_the_result(out, what):
+    with pytest.raises(einsumx.SizeError, match=rf"out= is the shape of the result, \(3, 5\), not {what}\n  ij,jk->ik"):
+        einsumx.plan("ij,jk->ik", (3, 4), (4, 5), memory_limit="1 MB", out=out)
+
+
+def test_out_without_a_limit_is_refused():
+    with pytest.raises(ValueError, match="out= changes a plan only with a memory_limit="):
+        einsumx.plan("ij->i", (3, 4), out=(3,))
+
+
 # -- the command --------------------------------------------------------------------------------------------------
 
 EXPLAIN = ("explain", "ij,jk->ik", "900,800", "800,900", "--dtype", "float64", "--memory-limit", "9MB", "--stored")
@@ -213,6 +249,18 @@ def test_explain_prints_how_a_contraction_is_cut_also_in_json(capsys):
     assert found["blocks"] == prod(found["cuts"].values())
     assert found["operand_bytes"] == [8 * 900 * 800] * 2
     assert found["read_bytes"] == [times * 8 * 900 * 800 for times in found["reads"]]
+
+
+def test_explain_plans_for_a_result_in_a_file(capsys):
+    assert main([*EXPLAIN[:-2], "2MB", "--stored", "--out"]) == 0
+    plan = einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="2 MB", stored=True, out=(900, 900))
+    assert capsys.readouterr().out == f"{plan}\n"
+
+
+@pytest.mark.parametrize("option", ["--stored", "--out"])
+def test_options_of_files_need_a_limit(capsys, option):
+    assert main(["explain", "ij,jk->ik", "90,80", "80,90", option]) == 2
+    assert f"{option} changes a plan only with --memory-limit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -178,6 +179,17 @@ def test_rest_does_not_wait_for_threads_that_never_rest(monkeypatch):
     monkeypatch.setattr(steady, "sleep", slept.append)
     steady.rest()
     assert steady._REST <= sum(slept) <= steady._REST + steady._GLANCE
+
+
+def test_rest_waits_for_a_thread_that_spins_where_the_clock_of_processor_time_is_coarse(monkeypatch):
+    """With a fake of the clock of Windows, which ticks every 15.6 ms."""
+    slept = []
+    monkeypatch.setattr(steady, "get_clock_info", lambda name: SimpleNamespace(implementation="GetProcessTimes()"))
+    monkeypatch.setattr(steady, "perf_counter", lambda: sum(slept))
+    monkeypatch.setattr(steady, "process_time", lambda: sum(slept) // 0.0156 * 0.0156)
+    monkeypatch.setattr(steady, "sleep", slept.append)
+    steady.rest()
+    assert sum(slept) >= steady._REST
 
 
 def test_a_turn_rests_then_leaves_out_the_first_call_and_returns_the_least_time(monkeypatch):

@@ -48,7 +48,8 @@ def run(*arguments, **environment):
     """The command in a process of its own."""
     command = [sys.executable, "-m", "einsumx", *arguments]
     variables = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
-    return subprocess.run(command, capture_output=True, encoding="utf-8", env=variables, check=False)
+    encoding = variables["PYTHONIOENCODING"]
+    return subprocess.run(command, capture_output=True, encoding=encoding, env=variables, check=False)
 
 
 @pytest.fixture
@@ -351,6 +352,17 @@ def test_an_equation_of_any_characters_is_explained():
     done = run("explain", "i\u202e,\u202e\udcff->\udcffi", "20,30", "30,40", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(r"i\u202e,\u202e\udcff->\udcffi")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
+def test_letters_that_the_output_lacks_are_printed_as_escapes(encoding):
+    done = run("explain", "\u03b1\u03b2,\u03b2\u03b3->\u03b1\u03b3", "20,30", "30,40", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
+    escaped = "".join(letter.encode(encoding, "backslashreplace").decode(encoding) for letter in "\u03b1\u03b3")
+    assert f"->{escaped}" in done.stdout
+    done = run("profile", "ab,bc->ac", "20,30", "30,40", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_rich_the_table_is_refused_before_anything_is_measured_and_json_is_not(monkeypatch, capsys):

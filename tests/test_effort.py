@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from processes import printed
@@ -133,6 +134,38 @@ def test_tasks_that_interleave_have_efforts_of_their_own():
         return await asyncio.gather(measuring(), estimating())
 
     assert asyncio.run(both()) == ["measure", ("estimate", "estimate")]
+
+
+def test_what_starts_in_a_block_has_its_effort_until_the_block_ends():
+    async def late():
+        before = einsumx.get_effort()
+        began.set()
+        await ended.wait()
+        return before, einsumx.get_effort()
+
+    async def main():
+        with einsumx.effort("measure"):
+            with einsumx.effort("estimate"):
+                task = asyncio.create_task(late())
+                await began.wait()
+            inner = asyncio.create_task(asyncio.to_thread(einsumx.get_effort))
+            seen = await inner
+        ended.set()
+        return seen, await task
+
+    began, ended = asyncio.Event(), asyncio.Event()
+    einsumx.set_effort("measure")
+    assert asyncio.run(main()) == ("measure", ("estimate", "measure"))
+
+
+def test_a_pools_thread_that_inherits_a_block_loses_it_when_the_block_ends():
+    with ThreadPoolExecutor(1) as pool:
+        with einsumx.effort("measure"):
+            context = contextvars.copy_context()  # in which the thread starts, as threads of free-threaded Python do
+            assert pool.submit(context.run, einsumx.get_effort).result() == "measure"
+        assert pool.submit(context.run, einsumx.get_effort).result() == "estimate"
+        with einsumx.effort("measure"):
+            assert pool.submit(context.run, einsumx.get_effort).result() == "estimate"
 
 
 @pytest.mark.long

@@ -375,6 +375,21 @@ if __name__ == "__main__":
 """
 
 
+def test_operands_are_lent_in_a_folder_where_no_file_in_memory_has_a_name(monkeypatch):
+    """As in a chroot without ``/proc``."""
+    real = os.path.isdir
+    monkeypatch.setattr(os.path, "isdir", lambda path: not str(path).startswith("/proc") and real(path))
+    shared = SharedOperands(local=True)
+    try:
+        lent = shared.share(_source(np.arange(6.0)))
+        assert lent.open().tolist() == [0, 1, 2, 3, 4, 5]
+        assert Path(lent.path).is_file()
+        assert not lent.path.startswith("/proc")
+    finally:
+        shared.close()
+    assert not Path(lent.path).exists()
+
+
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no files in memory alone")
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGINT"])
 def test_a_caller_that_is_ended_by_a_signal_leaves_nothing_behind(ending, tmp_path):

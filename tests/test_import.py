@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from typing import get_args, get_type_hints
 
 import pytest
 from processes import printed
@@ -164,3 +165,43 @@ def test_a_plan_is_unpickled_where_only_the_package_is_imported():
     plan = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
     load = "import einsumx, json, pickle; print(json.dumps(pickle.loads(%r).equation))"
     assert fresh(load % pickle.dumps(plan)) == "ij,jk->ik"
+
+
+SUBINTERPRETER = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import numpy
+interpreters.run_string(interpreters.create(), f'''
+import sys
+sys.path[:] = {sys.path!r}
+import einsumx
+try:
+    einsumx.einsum("ij->ji", [[1, 2], [3, 4]])
+except ImportError as error:
+    print(error, flush=True)
+''')
+"""
+
+
+def test_an_interpreter_that_cannot_load_numpy_says_what_to_do():
+    said = printed(SUBINTERPRETER, PYTHONWARNINGS="ignore")
+    assert said.startswith("numpy cannot be imported in a subinterpreter (")
+    assert said.endswith("); call einsumx in the main interpreter, or in another process\n")
+
+
+@pytest.mark.parametrize("name", [name for name in einsumx.__all__ if isinstance(getattr(einsumx, name), type)])
+def test_the_types_of_a_public_class_can_be_read(name):
+    get_type_hints(getattr(einsumx, name))
+
+
+def test_the_types_of_what_plans_and_limits_have_are_those_of_the_values():
+    from concurrent.futures import Executor
+
+    from einsumx.ir.ops import Matmul
+
+    hints = get_type_hints(einsumx.Plan)
+    assert Matmul in get_args(get_args(hints["ops"])[0])
+    assert Executor in get_args(get_type_hints(einsumx.MemoryLimit)["executor"])

@@ -1,11 +1,13 @@
 """Calls from signal handlers and finalizers, errors that these raise in a call, and the end of a process."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from processes import printed
 from stored import Stored
 
 import einsumx
+from einsumx import imports
 from einsumx.adapters.registry import get_backend
 from einsumx.host import threads
 from einsumx.host.environment import has_store
@@ -255,6 +258,68 @@ check(*CALLS)
 @pytest.mark.parametrize("what", ["calls", "raises", "collects"])
 def test_calls_and_errors_of_handlers_and_finalizers_during_imports_break_no_call(what, every):
     printed(IMPORTING, what, every)
+
+
+def test_imports_in_two_threads_leave_the_collector_on(monkeypatch, tmp_path):
+    """Another thread has seen that collections are off, and switches them off, when the first has ended."""
+
+    def disable():
+        if threading.current_thread() is second:
+            second_asked.set()
+            first.join(20)
+        gc.disable()
+
+    (tmp_path / "imported_first.py").write_text("import threads_of_test as t; t.began.set(); t.second_asked.wait(20)")
+    (tmp_path / "imported_second.py").write_text("import threads_of_test as t; t.second_asked.set()")
+    monkeypatch.syspath_prepend(tmp_path)
+    began, second_asked = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "threads_of_test", SimpleNamespace(began=began, second_asked=second_asked))
+    monkeypatch.setattr(imports, "gc", SimpleNamespace(isenabled=gc.isenabled, enable=gc.enable, disable=disable))
+    first = threading.Thread(target=imports.imported, args=["imported_first"])
+    second = threading.Thread(target=imports.imported, args=["imported_second"])
+    first.start()
+    assert began.wait(20)
+    second.start()
+    first.join()
+    second.join()
+    try:
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        for name in ("imported_first", "imported_second"):
+            sys.modules.pop(name, None)
+
+
+FORKING = """
+import gc, os, sys, threading
+from einsumx.imports import imported
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "slow":
+            began.set()
+            ended.wait(20)
+
+sys.meta_path.insert(0, Finder())
+began, ended = threading.Event(), threading.Event()
+other = threading.Thread(target=lambda: imported("slow"), daemon=True)
+threading.excepthook = lambda arguments: None
+other.start()
+began.wait(20)
+child = os.fork()
+if not child:
+    imported("decimal")
+    os._exit(gc.isenabled())
+ended.set()
+other.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gc.isenabled())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_the_child_of_a_fork_collects_garbage_though_another_thread_was_importing():
+    assert printed(FORKING, PYTHONWARNINGS="ignore").split() == ["1", "True"]
 
 
 ENDING = """

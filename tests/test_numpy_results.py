@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx.dtypes import NAMED, can_cast
+from einsumx.dtypes import NAMED, can_cast, itemsize, kind, name_of
 
 MATRIX, VECTOR, NUMBER = np.arange(9.0).reshape(3, 3), np.arange(3.0), np.array(2.0)
 
@@ -79,6 +79,25 @@ def test_a_result_is_of_the_kind_that_numpys_einsum_returns(equation, kind):
 def test_a_result_without_axes_is_a_scalar_whatever_the_path(optimize):
     for equation in ("i,i", "ii", "ij,jk,kl->"):
         assert type(einsumx.einsum(equation, *of("float64", equation), optimize=optimize)) is np.float64
+
+
+@pytest.mark.parametrize("code", "?bBhHiIlLqQefdgFDG")
+def test_a_number_of_numpy_has_a_name_with_its_kind_and_size_on_every_system(code):
+    dtype = np.dtype(code)
+    name = name_of(dtype)
+    assert name in NAMED
+    assert (kind(name), itemsize(name)) == (dtype.kind, dtype.itemsize)
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [("float96", "float64"), ("complex192", "complex128")])
+def test_the_wide_numbers_of_32_bit_systems_are_numbers_on_all(wide, narrow):
+    assert can_cast(narrow, wide)
+    assert can_cast("int64", wide)
+    assert not can_cast(wide, narrow)
+    assert can_cast(wide, narrow, "same_kind")
+    planned = einsumx.plan("ij,jk->ik", (2, 3), (3, 4), dtypes=narrow, accumulate=wide)
+    assert einsumx.Plan.from_json(planned.to_json()) == planned
+    assert einsumx.semirings.max_plus.plan("ij,jk->ik", (2, 3), (3, 4), dtypes="float96").dtype == "float96"
 
 
 @pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])

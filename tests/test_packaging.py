@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 import zipfile
@@ -116,6 +117,15 @@ def test_the_links_on_pypi_are_absolute_and_lead_to_tracked_files(tracked, wheel
 def test_the_changelog_has_the_version_that_is_packed():
     newest, *_ = re.findall(r"^## (\S+)", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest == VERSION
+
+
+@pytest.mark.skipif(shutil.which("grep") is None, reason="the system has no grep")
+@pytest.mark.parametrize(("tag", "status"), [(f"v{VERSION}", 0), (f"v{VERSION}.1", 1), ("main", 1)])
+def test_a_release_is_built_for_a_tag_that_is_the_version(tag, status):
+    workflow = (CHECKOUT / ".github" / "workflows" / "ci.yml").read_text()
+    (command,) = re.findall(r"name: The tag is the version\n.*\n +run: (.*)\n", workflow)
+    done = subprocess.run(command, shell=True, cwd=CHECKOUT, env={**os.environ, "GITHUB_REF_NAME": tag}, check=False)
+    assert done.returncode == status
 
 
 @pytest.mark.parametrize("folder", ["tests", "docs", "benchmarks", "noxfile"])

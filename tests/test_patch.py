@@ -330,6 +330,48 @@ def test_an_outer_block_still_holds_in_a_thread_of_an_inner_one_that_has_ended(n
         assert pool.submit(is_einsumx, name, calls).result()
 
 
+def test_a_thread_whose_start_began_in_a_block_starts_when_the_block_has_ended():
+    found = []
+    thread = Thread(target=found.append, args=["ran"])
+    with patched("numpy"):
+        start = Thread.start
+    start(thread)
+    thread.join()
+    assert found == ["ran"]
+
+
+def test_a_block_keeps_what_others_do_where_threads_start(monkeypatch, calls):
+    monkeypatch.setattr(Thread, "start", Thread.start)  # undone after the test
+    started = []
+
+    def tool():
+        own = Thread.start
+
+        def start(self):
+            started.append(self)
+            own(self)
+
+        Thread.start = start
+
+    with patched("numpy"):
+        tool()
+        with patched("numpy"):
+            assert in_a_new_thread(is_einsumx, "numpy", calls)
+    assert len(started) == 1
+    assert not in_a_new_thread(is_einsumx, "numpy", calls)
+    assert len(started) == 2
+
+
+def test_a_thread_that_starts_in_a_block_runs_the_function_that_was_assigned_to_it(calls):
+    found = []
+    thread = Thread()
+    thread.run = lambda: found.append(is_einsumx("numpy", calls))
+    with patched("numpy"):
+        thread.start()
+        thread.join()
+    assert found == [True]
+
+
 def test_a_block_holds_in_the_tasks_that_it_starts_until_it_ends(calls):
     async def look():
         return is_einsumx("numpy", calls)

@@ -11,7 +11,9 @@ import sys
 import tempfile
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from einsumx import MemoryLimit
 from einsumx.blocked import journal
 from einsumx.conformance.oracle import expect, judge
 from einsumx.host import files
+from einsumx.storage.maps import mapped_at
 from einsumx.streaming import fingerprints
 
 SHAPE = (60, 80)
@@ -40,7 +43,7 @@ def mapped(path: Path, mode: Any = "w+", dtype: str = "float32") -> Any:
     return np.lib.format.open_memmap(path, mode, dtype, SHAPE if mode == "w+" else None)
 
 
-def interrupted(out: Any, file: Path, given: Any = None, at: int = 5) -> None:
+def interrupted(out: Any, file: Path, given: Any = None, at: int = 4) -> None:
     """A run that is cut off, after some blocks."""
 
     def interrupt(done: int, total: int) -> None:
@@ -248,7 +251,7 @@ def test_operands_in_the_file_of_the_result_are_gone_on_with(sampled: None, tmp_
         for name, array in zip("ab", operands()):
             file[name] = array
         out = file.create_dataset("c", SHAPE, "float32")
-        interrupted(out, tmp_path / "journal", (file["a"], file["b"]), at=4)
+        interrupted(out, tmp_path / "journal", (file["a"], file["b"]), at=3)
     with h5py.File(tmp_path / "all.h5", "r+") as file:
         finished(file["c"], tmp_path / "journal", (file["a"], file["b"]))
         assert is_right(file["c"])
@@ -389,6 +392,10 @@ def test_a_change_that_the_times_of_files_do_not_tell_is_an_error(kind: Any, sam
     a, b = operands()
     opened, written = kind(tmp_path, b.copy())
     out = mapped(tmp_path / "out.npy")
+    if kind is replaced_map and mapped_at(written.__array_interface__["data"][0]) is None:
+        with pytest.raises(ValueError, match="shares no memory with an operand"):  # it is a map of nobody knows what
+            finished(out, tmp_path / "journal", (Stored(a), opened()))
+        return
     interrupted(out, tmp_path / "journal", (Stored(a), opened()))
     written[31, 17] = 100
     with pytest.raises(einsumx.JournalError, match="operand 1 changed"):
@@ -629,6 +636,38 @@ def test_a_disk_without_room_for_the_journal_is_an_error_and_the_next_run_goes_o
     assert is_right(out)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_block_is_in_the_journal_before_progress_is_told_of_it(tmp_path: Path, workers: int) -> None:
+    file, out, recorded = tmp_path / "journal", mapped(tmp_path / "out.npy"), []
+
+    def told(done: int, total: int) -> None:
+        recorded.append((len(file.read_text().splitlines()) - 1, done, total))
+
+    with ThreadPoolExecutor(max(workers, 1)) as pool:
+        executor = pool if workers else None
+        limit = MemoryLimit(LIMIT, progress=told, resume=file, executor=executor)
+        einsumx.einsum(EQUATION, *stored(), out=out, memory_limit=limit)
+    total = recorded[-1][-1]
+    assert total > 4
+    assert recorded == [(done, done, total) for done in range(total + 1)]
+    assert is_right(out)
+
+
+def test_the_last_of_a_blocks_terms_is_told_when_the_block_is_in_the_journal(tmp_path: Path) -> None:
+    file, out, recorded = tmp_path / "journal", Stored(np.zeros((2, 3))), []
+
+    def told(done: int, total: int) -> None:
+        recorded.append((len(file.read_text().splitlines()) - 1, done))
+
+    a, b = Stored(np.ones((2, 4000))), Stored(np.ones((4000, 3)))
+    einsumx.einsum("ij,jk->ik", a, b, out=out, memory_limit=MemoryLimit("40 kB", progress=told, resume=file))
+    *before, last = recorded
+    assert len(before) > 2
+    assert {blocks for blocks, _ in before} == {0}
+    assert last == (1, len(before))
+    assert (out.array == 4000).all()
+
+
 # -- two at once --------------------------------------------------------------------------------------------------
 
 HELD = """
@@ -648,7 +687,6 @@ einsumx.einsum(EQUATION, a, b, out=out, memory_limit=limit)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
 def test_a_journal_that_another_process_has_is_refused_until_that_one_is_killed_and_then_gone_on_with(
     tmp_path: Path,
 ) -> None:
@@ -664,11 +702,10 @@ def test_a_journal_that_another_process_has_is_refused_until_that_one_is_killed_
             finished(out, file)
         assert file.read_text() == before
         other.kill()
-    assert finished(out, file) == int(said) - 2  # the block at whose step it was killed is computed again
+    assert finished(out, file) == int(said) - 3
     assert is_right(out)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
 def test_a_journal_that_another_thread_has_is_refused(tmp_path: Path) -> None:
     found: list[BaseException] = []
 
@@ -770,3 +807,54 @@ def test_reading_blocks_again_stays_within_the_limit(tmp_path: Path) -> None:
     _, taken = peaks.numpy_peak(call)
     assert taken <= limit + peaks.OBJECTS
     assert (out.array == 300).all()
+
+
+def test_a_journal_is_locked_where_the_system_locks_bytes_of_files(tmp_path: Path, monkeypatch: Any) -> None:
+    """With a fake of Windows' locks, which hold between descriptors of one file, and end when one is closed."""
+    held: dict[tuple[int, int], int] = {}
+
+    def locking(descriptor: int, mode: int, count: int) -> None:
+        assert (mode, count) == (3, 1)
+        position = os.lseek(descriptor, 0, os.SEEK_CUR)
+        place = os.fstat(descriptor).st_ino, position
+        assert position >= os.fstat(descriptor).st_size  # nobody else could read it
+        if held.get(place, descriptor) in opened:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        held[place] = descriptor
+        opened.add(descriptor)
+
+    def close(descriptor: int) -> None:
+        opened.discard(descriptor)
+        real(descriptor)
+
+    real, opened = os.close, set[int]()
+    monkeypatch.setattr(os, "close", close)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=3, locking=locking))
+    test_a_journal_that_another_thread_has_is_refused(tmp_path)
+    assert held
+    assert not opened
+
+
+def test_a_journal_is_opened_where_the_status_of_an_open_file_has_another_device(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """As with some Pythons on Windows; a fake of the status."""
+    real, asked = os.fstat, []
+
+    def fstat(descriptor: int) -> os.stat_result:
+        asked.append(descriptor)
+        assert len(asked) < 10_000, "it is opened again and again"
+        status = real(descriptor)
+        return os.stat_result([*status[:2], status.st_dev + 1, *status[3:]])
+
+    out = mapped(tmp_path / "out.npy")
+    monkeypatch.setattr(os, "fstat", fstat)
+    finished(out, tmp_path / "journal")
+    assert is_right(out)
+
+
+def test_a_journal_that_is_another_file_each_time_is_an_error(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(journal.Journal, "_is_there", lambda self, descriptor: False)
+    with pytest.raises(OSError, match=r"journal of resume= cannot be read and written: Stale"):
+        finished(mapped(tmp_path / "out.npy"), tmp_path / "journal")

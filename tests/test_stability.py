@@ -18,8 +18,7 @@ from einsumx.cli.main import _parser
 from einsumx.conformance.oracle import expect, judge
 
 PROMISED = Path(__file__).parent / "promised"
-PROJECT = Path(__file__).parents[1]
-REFERENCE = PROJECT / "docs" / "reference"
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 PROVISIONAL = (einsumx.Adapter, einsumx.Traits)
 """Classes whose members are not promised yet."""
@@ -110,8 +109,19 @@ def test_a_plan_that_an_earlier_version_stored_computes_its_equation(stored, nam
         assert judge(plan(*arrays), expect(plan.equation, *arrays, dtype=plan.dtype))
 
 
-if __name__ == "__main__":
-    (PROMISED / "names.txt").write_text("\n".join(public_names()) + "\n", encoding="utf-8")
+def test_what_is_public_can_be_written_down(tmp_path):
+    write_down(tmp_path)
+    assert (tmp_path / "names.txt").read_text(encoding="utf-8") == (PROMISED / "names.txt").read_text(encoding="utf-8")
+    stored = json.loads((tmp_path / f"plans-{einsumx.__version__}.json").read_text(encoding="utf-8"))
+    assert {name: einsumx.Plan.from_json(json.dumps(plan)) for name, plan in stored.items()} == PLANS
+
+
+def write_down(folder):
+    """Write the names that are public now, and plans of this version."""
+    (folder / "names.txt").write_text("\n".join(public_names()) + "\n", encoding="utf-8")
     plans = {name: json.loads(plan.to_json()) for name, plan in PLANS.items()}
-    (version,) = re.findall(r'^version = "(.*)"$', (PROJECT / "pyproject.toml").read_text(), re.MULTILINE)
-    (PROMISED / f"plans-{version}.json").write_text(json.dumps(plans) + "\n", encoding="utf-8")
+    (folder / f"plans-{einsumx.__version__}.json").write_text(json.dumps(plans) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_down(PROMISED)

@@ -24,6 +24,7 @@ __all__ = [
     "Labels",
     "Rechunk",
     "check_operands",
+    "chunked_line",
     "chunked_text",
     "is_split_of",
     "largest",
@@ -295,6 +296,13 @@ def chunked_text(program: ChunkedProgram) -> str:
     lines += [("result", result), *totals(program).items()]
     where = f"dask{visible(program.algebra.text)}"
     return f"{visible(program.equation.text)}  {shapes}  {types} on {where}\n{in_columns(lines)}"
+
+
+def chunked_line(program: ChunkedProgram) -> str:
+    """The shapes of a plan, its result's dtype, and the totals."""
+    shapes = " ".join(map(shape_text, program.equation.shapes))
+    moved, largest = (quantity(count, "B") for count in (program.moved_bytes, program.largest_chunk_bytes))
+    return f"{shapes} {program.dtype}, {_tasks(program.tasks)}, at most {moved} moved, largest chunk {largest}"
 
 
 def totals(program: ChunkedProgram) -> dict[str, str]:

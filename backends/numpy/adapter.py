@@ -17,7 +17,7 @@ from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAc
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import BLAS, INTEGERS, Traits
-from einsumx.dtypes import kind, name_of, wrapped
+from einsumx.dtypes import FLOATS, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.cost import slot_dtypes
@@ -37,8 +37,7 @@ _OVERLAP_WORK = 10_000
 """The most candidates that NumPy tries to prove that two arrays do not overlap."""
 
 TRAITS = Traits(
-    matmul_dtypes=frozenset({"float32", "float64", "complex64", "complex128", "float128", "complex256", "object"})
-    | INTEGERS,
+    matmul_dtypes=FLOATS - {"float16", "bfloat16", "complex32"} | INTEGERS | {"object"},
     matmul_through=(("bool", "float32"),),
     exact_products=(("float32", 24),),  # the kernel of longer sums cuts them into blocks
     wide_products=(("int8", "int32"), ("uint8", "int32")),

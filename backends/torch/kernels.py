@@ -189,7 +189,7 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
 
 
 def product_into(lhs: Shape, rhs: Shape) -> Kernel | None:
-    """The function that adds such a product of floats to ``out``, as :meth:`Updates.product_into` has it; or None.
+    """The function that adds such a product of floats to ``out``, as :meth:`OutAccess.product_into` has it; or None.
 
     BLAS does not add products with vectors faster, and one call adds only products along a single batch axis.
     """

@@ -8,7 +8,8 @@ from itertools import islice
 
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.report.results import STATUSES, Run, count_statuses, differences, features_of, group_by
-from einsumx.terminal import console, plain_table, progress, timing
+from einsumx.ir.text import duration
+from einsumx.terminal import console, plain_table, progress
 
 __all__ = ["difference_lines", "print_table", "run_lines", "with_progress"]
 
@@ -59,7 +60,7 @@ def run_lines(run: Run) -> Iterator[str]:
         yield from (f"FAILED {outcome.case}, in the same way" for outcome in others)
     counts = count_statuses(run.outcomes)
     summary = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    yield f"\n{run.name}: {summary} of {_number(len(run.outcomes))} in {timing(run.seconds)}"
+    yield f"\n{run.name}: {summary} of {_number(len(run.outcomes))} in {duration(run.seconds)}"
 
 
 def difference_lines(runs: Sequence[Run]) -> Iterator[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.errors import BackendError, SizeError, shown
-from einsumx.imports import LazyModule
+from einsumx.imports import LazyModule, loaded
 from einsumx.ir.layout import layout_class
 from einsumx.ir.program import Operand
 
@@ -50,7 +49,7 @@ class Arrays:
     @cached_property
     def xp(self) -> Any:
         """The framework's array namespace, imported at first use."""
-        return import_module(self.module)
+        return loaded(self.module)
 
     def __repr__(self) -> str:
         return f"<einsumx backend {self.name!r}>"

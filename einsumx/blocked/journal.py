@@ -7,11 +7,12 @@ recomputes those whose digest differs. So the journal may reach the disk before 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ _LINE = re.compile(rb"(0|[1-9][0-9]{0,17}) ([0-9a-f]{32})")
 
 _FIRST_LINE = 1 << 20
 """Bytes that the first line may have at least."""
+
+_ATTEMPTS = 1000
+"""How often a file is opened that other runs remove, before it is an error."""
 
 
 class Journal:
@@ -86,6 +90,9 @@ class Journal:
         """Remove the file after the last block."""
         if os.name == "nt":  # Windows removes no open file
             self.close()
+            with suppress(PermissionError):  # another run has just opened it, and finds all blocks done
+                self._path.unlink(missing_ok=True)
+            return
         self._path.unlink(missing_ok=True)
         self.close()
 
@@ -97,7 +104,7 @@ class Journal:
 
     def _open(self) -> int:
         """The descriptor of the file, which is created if necessary and locked for this process."""
-        while True:
+        for _ in range(_ATTEMPTS):
             try:
                 with self._used():
                     descriptor = files.descriptor_of(self._path, os.O_RDWR | os.O_CREAT)
@@ -109,13 +116,25 @@ class Journal:
                         f"{self._name} is in use by another run; wait for its end, or name another file for another "
                         "contraction"
                     )
-                if not self._path.exists() or not os.path.samestat(self._path.stat(), os.fstat(descriptor)):
-                    os.close(descriptor)  # another run has just finished and removed the file
-                    continue
+                is_there = self._is_there(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
-            return files.keep(descriptor)
+            if is_there:
+                return files.keep(descriptor)
+            os.close(descriptor)
+        with self._used():
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    def _is_there(self, descriptor: int) -> bool:
+        """Whether an open file still has its name; otherwise another run has just finished and removed it.
+
+        Its folder is on one device, whose number some Pythons tell in another way of an open file.
+        """
+        if os.name == "nt":  # Windows removes no open file
+            return True
+        status = files.status_of(self._path)
+        return status is not None and status.st_ino == os.fstat(descriptor).st_ino
 
     def _load(self, header: dict[str, Any], operands: Callable[[list[Any]], list[Any]]) -> None:
         size = os.fstat(self._descriptor).st_size

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from logging import INFO
+from math import prod
 
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
+from einsumx.dtypes import itemsize
 from einsumx.errors import excerpt, visible
 from einsumx.ir.bind import label_names
 from einsumx.ir.text import duration, in_columns, place_text, quantity, shape_text
 from einsumx.log import log
 
-__all__ = ["blocked_text", "log_blocks", "stage_lines"]
+__all__ = ["blocked_text", "blocks_line", "log_blocks", "stage_lines"]
 
 
 def log_blocks(program: BlockedProgram) -> None:
@@ -20,12 +22,20 @@ def log_blocks(program: BlockedProgram) -> None:
 
     The line reads ``blocks of ij,jk->ik: k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy``.
     """
-    if not log.isEnabledFor(INFO) or not (program.cuts or sum(program.read_bytes)):
-        return
+    if log.isEnabledFor(INFO) and (program.cuts or sum(program.read_bytes)):
+        log.info("blocks of %s: %s", excerpt(program.equation.text), blocks_line(program))
+
+
+def blocks_line(program: BlockedProgram) -> str:
+    """The cuts of a blocked contraction, and its cost.
+
+    >>> import einsumx
+    >>> blocks_line(einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True))
+    'i into 4, k into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy'
+    """
     cuts = ", ".join(f"{visible(label)} into {count}" for label, count in program.cuts.items()) or "one"
-    amounts = (quantity(count, "B") for count in (sum(program.read_bytes), program.peak_bytes, program.limit))
-    text = excerpt(program.equation.text)
-    log.info("blocks of %s: %s; %s to read, peak %s of %s, on %s", text, cuts, *amounts, program.backend)
+    read, peak, limit = (quantity(count, "B") for count in (sum(program.read_bytes), program.peak_bytes, program.limit))
+    return f"{cuts}; {read} to read, peak {peak} of {limit}, on {program.backend}"
 
 
 def blocked_text(program: BlockedProgram) -> str:
@@ -45,6 +55,9 @@ def blocked_text(program: BlockedProgram) -> str:
         read = f", {quantity(program.read_bytes[number], 'B')}" if times > 1 else ""
         how = f"read in place {often}" if in_place else f"read {often}{read}"
         lines.append((f"operand {number}", f"{nbytes}, {how}"))
+    result = prod(program.shape) * itemsize(program.dtype)
+    if program.landing.cut < result:
+        lines.append(("result", f"{quantity(result, 'B')}, written to out="))
     if sum(program.read_bytes) and len(program.operands) > 1:
         lines.append(("read in all", quantity(sum(program.read_bytes), "B")))
     if cut.read_ahead:

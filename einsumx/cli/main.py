@@ -9,6 +9,7 @@ to store all rates, 2 if the request cannot be carried out, 130 if it was interr
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the arguments cannot be parsed, or ask for help or the version.
     """
+    _print_every_letter()
     options = _parser().parse_args(arguments)
     try:
         import_modules(vars(options).get("import", ()))
@@ -44,6 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     return OK if is_right else WRONG
+
+
+def _print_every_letter() -> None:
+    """Print a letter that the output's encoding lacks, such as a Greek label, as an escape instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _parser() -> argparse.ArgumentParser:

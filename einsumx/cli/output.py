@@ -9,8 +9,7 @@ from typing import Any
 
 from einsumx import __version__
 from einsumx.host.threads import core_count
-from einsumx.ir.text import quantity
-from einsumx.terminal import timing
+from einsumx.ir.text import duration, quantity
 
 __all__ = [
     "cores_text",
@@ -61,5 +60,5 @@ def rate_text(name: str, value: float) -> str:
     ('2.50 µs', '98.7 G/s', '14 GB/s')
     """
     if name in ("call", "view", "matrix", "run"):
-        return timing(value) if value >= 1e-7 else f"{value * 1e9:.3g} ns"
+        return duration(value)
     return f"{quantity(value, '' if name in ('gemm', 'double', 'half', 'native', 'sweep') else 'B')}/s"

@@ -38,7 +38,10 @@ else:
     free_memory = LazyModule("einsumx.host.free_memory")  # small arrays do not need it
     np = LazyModule("numpy")
 
-__all__ = ["MemoryPoolInfo", "empty", "is_large", "memory", "memory_pool_info", "release", "set_memory_pool", "unused"]
+__all__ = [
+    "MemoryPoolInfo", "empty", "is_large", "is_leased", "memory", "memory_pool_info", "release", "set_memory_pool",
+    "unused",
+]  # fmt: skip
 
 _LARGE = 1 << 25
 """The most bytes of an array whose memory glibc keeps."""
@@ -190,6 +193,11 @@ def memory(nbytes: int) -> Any:
         return None
     lease = _pool.lease(nbytes)
     return None if lease is None else np.asarray(lease)
+
+
+def is_leased(memory: Any) -> bool:
+    """Whether an object is the base of the arrays in memory of the pool."""
+    return isinstance(memory, _Lease)
 
 
 def empty(shape: Sequence[int], dtype: Any) -> Any:

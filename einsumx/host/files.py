@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from errno import EACCES, EDEADLK
 from typing import TYPE_CHECKING, BinaryIO
 
 from einsumx.imports import imported
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "close",
     "descriptor_of",
+    "has_memory_files",
     "keep",
     "locked",
     "open_regular",
@@ -104,6 +106,15 @@ def write_text(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
+def has_memory_files() -> bool:
+    """Whether the system has files in memory alone, which other processes open by their names in ``/proc``."""
+    return hasattr(os, "memfd_create") and os.path.isdir(f"/proc/{os.getpid()}/fd")
+
+
+_LOCKED_BYTE = (1 << 31) - 2
+"""The byte that is locked on Windows, where nobody else can read a locked one: beyond all that is in a file."""
+
+
 def locked(descriptor: int) -> bool:
     """Lock an open file until it is closed; False if someone else holds the lock.
 
@@ -112,7 +123,7 @@ def locked(descriptor: int) -> bool:
     try:
         fcntl = imported("fcntl")
     except ImportError:
-        return True
+        return _locked_on_windows(descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -121,6 +132,22 @@ def locked(descriptor: int) -> bool:
         raise
     except OSError:
         pass
+    return True
+
+
+def _locked_on_windows(descriptor: int) -> bool:
+    try:
+        msvcrt = imported("msvcrt")
+    except ImportError:
+        return True
+    position = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        return error.errno not in (EACCES, EDEADLK)
+    finally:
+        os.lseek(descriptor, position, os.SEEK_SET)
     return True
 
 

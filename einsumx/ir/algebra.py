@@ -47,6 +47,9 @@ class Algebra:
     arguments: tuple[Any, ...] = ()
     """The first arguments of that function, which stand before the equation."""
 
+    def __repr__(self) -> str:
+        return f"<einsumx algebra{self.text or ' of plus and times'}>"
+
     def __reduce__(self) -> str | tuple[Any, ...]:
         return "PLUS_TIMES"
 

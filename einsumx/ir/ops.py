@@ -134,7 +134,7 @@ class _Op:
         """One view that does the work of ``before``, which makes its source, and of itself; None if there is none.
 
         >>> Transpose(2, 1, (0, 2, 1)).joined(Transpose(1, 0, (2, 0, 1)))
-        Transpose(out=2, src=0, axes=(2, 1, 0), reason='')
+        Transpose(out=2, src=0, axes=(2, 1, 0))
         """
         return None
 

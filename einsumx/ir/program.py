@@ -7,11 +7,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from einsumx.dtypes import itemsize
+from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.records import record
 
 if TYPE_CHECKING:
-    from einsumx.ir.ops import Op
+    from einsumx.ir import ops as kinds
+else:
+    kinds = LazyModule("einsumx.ir.ops")  # which imports this module; typing.get_type_hints needs it
 
 __all__ = ["COORDINATE", "Operand", "Path", "Program"]
 
@@ -80,7 +83,7 @@ class Program(_Referable):
     device: str
     operands: tuple[Operand, ...]
     path: Path
-    ops: tuple[Op, ...]
+    ops: tuple[kinds.Op, ...]
     result: int
     shape: tuple[int, ...]
     dtype: str

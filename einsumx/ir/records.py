@@ -28,14 +28,16 @@ _Class = TypeVar("_Class", bound=type)
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: _Class) -> _Class:
-    """The class as ``dataclass(frozen=True, slots=True)`` makes it; methods of its own stay.
+    """The class as ``dataclass(frozen=True, slots=True)`` makes it, whose ``repr`` leaves out defaults.
+
+    Methods of its own stay.
 
     >>> @record
     ... class Point:
     ...     x: int
     ...     y: int = 0
     >>> Point(1), Point(1) == Point(x=1, y=0), hash(Point(1)) == hash(Point(1))
-    (Point(x=1, y=0), True, True)
+    (Point(x=1), True, True)
     """
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     for name in _METHODS.difference(cls.__dict__):
@@ -71,8 +73,9 @@ class _Methods:
             self.__post_init__()
 
     def __repr__(self: Any) -> str:
-        shown = ", ".join([f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr])
-        return f"{type(self).__qualname__}({shown})"
+        values = [(each, getattr(self, each.name)) for each in fields(self) if each.repr]
+        shown = [f"{each.name}={value!r}" for each, value in values if value != each.default]
+        return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def __eq__(self: Any, other: object) -> bool:
         values: Any = type(self)._compared

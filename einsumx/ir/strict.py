@@ -94,7 +94,7 @@ def read(kind: type[_T], data: Any) -> _T:
 
     >>> from einsumx.ir.program import Operand
     >>> read(Operand, {"shape": [2, 3], "dtype": "float32"})
-    Operand(shape=(2, 3), dtype='float32', strides=None, weak=False, stored=None)
+    Operand(shape=(2, 3), dtype='float32')
     >>> read(Operand, {"shape": [2, "3"], "dtype": "float32"})
     Traceback (most recent call last):
     einsumx.errors.MalformedError: shape[1]: '3' is not an integer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
+from typing import Any
 
 from einsumx.errors import excerpt, visible
 from einsumx.ir import ops
@@ -20,18 +21,26 @@ __all__ = [
     "assumption",
     "brief_text",
     "call_text",
+    "displayed",
     "duration",
     "in_columns",
     "operand_text",
     "place_text",
+    "plan_line",
     "plan_text",
     "quantity",
     "remark_text",
     "shape_text",
     "summary",
     "tell_plan",
+    "three_digits",
     "types_text",
 ]
+
+
+def displayed(value: Any, printer: Any, _: bool) -> None:
+    """As ``_repr_pretty_`` of a class: IPython shows a value as it prints, and its ``repr`` inside other objects."""
+    printer.text(repr(value) if len(printer.stack) > 1 else str(value))
 
 
 def plan_text(program: Program, cost: PlanCost) -> str:
@@ -68,14 +77,18 @@ def place_text(backend: str, device: str) -> str:
     return f"{backend} ({device})" if device else backend
 
 
+_WIDEST = 48
+"""The most letters of a first column that others are aligned with."""
+
+
 def in_columns(lines: Sequence[tuple[str, str]], indent: str = "  ") -> str:
-    """Lines of two columns.
+    """Lines of two columns; a long first one moves the second one of its own line only.
 
     >>> print(in_columns([("a", "x"), ("bcd", "y")], ""))
     a    x
     bcd  y
     """
-    width = max(len(first) for first, _ in lines)
+    width = max((len(first) for first, _ in lines if len(first) <= _WIDEST), default=0)
     return "\n".join(f"{indent}{first:<{width}}  {second}".rstrip() for first, second in lines)
 
 
@@ -129,18 +142,18 @@ def _grouped(name: str) -> str:
 def tell_plan(program: Program, kernels: Kernels) -> None:
     """Log a new plan in one line."""
     if tells_plans():
-        log.debug("plan %s: %s", excerpt(program.written), _plan_line(program, kernels))
+        log.debug("plan %s: %s", excerpt(program.written), plan_line(program, kernels))
 
 
 _NAMED = 8
-"""Up to so many operands, the log shows shapes and path."""
+"""Up to so many operands, a line about a plan shows shapes and path."""
 
 
-def _plan_line(program: Program, kernels: Kernels | None) -> str:
+def plan_line(program: Program, kernels: Kernels | None) -> str:
     """The operands of a plan, its path and its cost.
 
     >>> import einsumx
-    >>> _plan_line(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
+    >>> plan_line(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
     '(2,3) (4,3) float32 on numpy, path (0,1), 2 ops, 24 multiply-adds, 0 B copied, peak 104 B'
     """
     cost = program_cost(program, kernels)
@@ -151,19 +164,35 @@ def _plan_line(program: Program, kernels: Kernels | None) -> str:
     own = sum(isinstance(op, ops.Native) for op in program.ops)
     count += f" ({own} of the own einsum)" if own else ""
     return (
-        f"{shapes} {program.dtype} on {program.backend}, path {path}, {count}, "
+        f"{shapes} {program.dtype} on {program.backend}{program.algebra.text}, path {path}, {count}, "
         f"{quantity(cost.multiply_adds)} multiply-adds, {quantity(cost.copied, 'B')} copied, "
-        f"peak {quantity(cost.peak_bytes, 'B')}"
+        f"peak {quantity(cost.peak_bytes, 'B')}{assumption(program)}"
     )
 
 
 def duration(seconds: float) -> str:
-    """Seconds or milliseconds, with three digits.
+    """A time with three digits and a unit; in minutes and hours from 100 seconds on, in days from two days on.
 
-    >>> duration(0.0042), duration(75.3)
-    ('4.2 ms', '75.3 s')
+    >>> duration(3.2e-6), duration(0.01499), duration(75.3), duration(6480)
+    ('3.20 µs', '15.0 ms', '75.3 s', '1 h 48 min')
     """
-    return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{quantity(seconds)} s"
+    for scale, unit in ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")):
+        if seconds < min(999.5 * scale, 99.95):
+            return f"{three_digits(seconds / scale)} {unit}"
+    for scale, most, large, small in ((1, 60, "min", "s"), (60, 48, "h", "min")):
+        if seconds < (60 * most - 0.5) * scale:
+            count, rest = divmod(round(seconds / scale), 60)
+            return f"{count} {large}{f' {rest} {small}' if rest else ''}"
+    return f"{quantity(seconds / 86400)} days"
+
+
+def three_digits(number: float) -> str:
+    """A number with at least three digits, without an exponent.
+
+    >>> three_digits(2.2519), three_digits(14.99), three_digits(1234.5)
+    ('2.25', '15.0', '1234')
+    """
+    return f"{number:.{2 if number < 9.995 else 1 if number < 99.95 else 0}f}"
 
 
 def summary(cost: PlanCost) -> dict[str, str]:
@@ -182,9 +211,9 @@ def quantity(number: float, unit: str = "") -> str:
     >>> quantity(655_360_000), quantity(26_214_400, "B"), quantity(24), quantity(8e21, "B")
     ('655 M', '26.2 MB', '24', '8 ZB')
     """
-    for power, prefix in zip(range(8, 0, -1), "YZEPTGMk"):
-        if number >= 1000**power:
-            return f"{number / 1000**power:.3g} {prefix}{unit}"
+    for power, prefix in enumerate(("", *"kMGTPEZYRQ")):
+        if number < 999.5 * 1000**power:
+            return f"{number / 1000**power:.3g} {prefix}{unit}".rstrip()
     return f"{number:.3g} {unit}".rstrip()
 
 

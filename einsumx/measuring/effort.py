@@ -28,7 +28,22 @@ Effort: TypeAlias = Literal["estimate", "measure"]
 
 _VARIABLE, _FREEZE = "EINSUMX_EFFORT", "EINSUMX_FREEZE"
 
-_current: ContextVar[Effort | None] = ContextVar("einsumx_effort", default=None)
+
+class _Block:
+    """A ``with effort(...)``.
+
+    Args:
+        effort: what it sets.
+        outer: the block around it, in the same thread or task, or in the one that started it.
+    """
+
+    def __init__(self, effort: Effort, outer: _Block | None) -> None:
+        self.effort, self.outer, self.is_open = effort, outer, True
+
+
+_current: ContextVar[_Block | None] = ContextVar("einsumx_effort", default=None)
+"""The innermost block around what runs. Tasks, and some threads, that start in a block still have it when it has ended.
+"""
 
 _of_process: Effort | None = None
 """What :func:`set_effort` set; None for the variable."""
@@ -58,7 +73,10 @@ def get_effort() -> Effort:
     >>> einsumx.get_effort()
     'estimate'
     """
-    return _current.get() or _of_process or _of_environment()
+    block = _current.get()
+    while block is not None and not block.is_open:
+        block = block.outer
+    return _of_process or _of_environment() if block is None else block.effort
 
 
 def set_effort(effort: Effort) -> None:
@@ -84,7 +102,8 @@ def set_effort(effort: Effort) -> None:
 def effort(effort: Effort) -> Iterator[None]:
     """A ``with`` block in which new plans get this effort.
 
-    It applies to the current thread or asyncio task, and to tasks that start in the block. Blocks nest.
+    It applies to the current thread or asyncio task, and to tasks that start in the block, as long as it is open. Where
+    threads inherit the context of their parent, as in free-threaded Python 3.14, it applies to these too. Blocks nest.
 
     Args:
         effort: ``"estimate"``: the cost model chooses each plan. ``"measure"``: the first call runs several candidate
@@ -98,13 +117,14 @@ def effort(effort: Effort) -> Iterator[None]:
     ...     einsumx.get_effort()
     'measure'
     """
-    checked = _checked(effort)
-    token = _current.set(checked)
-    _count(checked, 1)
+    block = _Block(_checked(effort), _current.get())
+    token = _current.set(block)
+    _count(block.effort, 1)
     try:
         yield
     finally:
-        _count(checked, -1)
+        block.is_open = False
+        _count(block.effort, -1)
         _current.reset(token)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter, process_time, sleep
+from time import get_clock_info, perf_counter, process_time, sleep
 
 from einsumx.adapters.base import Adapter, Array, Run
 
 __all__ = ["rest", "steady_times", "timed", "turn"]
 
-_REST, _GLANCE = 0.12, 0.01
-"""Seconds after which no thread of a BLAS library spins any more, and between two looks whether one does."""
+_REST, _GLANCE, _LONG_GLANCE = 0.12, 0.01, 0.05
+"""Seconds after which no thread of a BLAS library spins any more, and between two looks whether one does: long ones on
+Windows, whose clock of processor time ticks every 15.6 ms, whatever resolution Python tells."""
 
 _SPINS = 0.1
 """The share of a core that a process uses if one of its threads spins."""
@@ -28,10 +29,11 @@ def rest() -> None:
 
     The threads of BLAS libraries spin for about 0.1 s after a product, and slow down what follows.
     """
+    is_coarse = get_clock_info("process_time").implementation == "GetProcessTimes()"
     end = perf_counter() + _REST
     while perf_counter() < end:
         start, before = perf_counter(), process_time()
-        sleep(_GLANCE)
+        sleep(_LONG_GLANCE if is_coarse else _GLANCE)
         if process_time() - before < _SPINS * (perf_counter() - start):
             return
 

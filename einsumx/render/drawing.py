@@ -16,7 +16,7 @@ from pathlib import Path
 from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from einsumx.errors import EinsumxError, shown, visible
+from einsumx.errors import EinsumxError, excerpt, shown, visible
 from einsumx.host.files import write_text
 from einsumx.ir.text import quantity
 from einsumx.render.timeline import PictureRow, Timeline
@@ -53,6 +53,9 @@ class Drawing:
     """
 
     timeline: Timeline
+
+    def __repr__(self) -> str:
+        return f"<einsumx drawing of {excerpt(self.timeline.title)}; save('plan.svg') writes it>"
 
     @property
     def svg(self) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from einsumx.errors import shown
 from einsumx.host.free_memory import UNLIMITED, bytes_in
-from einsumx.imports import imported
+from einsumx.imports import LazyModule
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent import futures
+else:
+    futures = LazyModule("concurrent.futures")
 
 __all__ = ["MemoryAmount", "MemoryLimit", "Progress", "as_limit", "limit_bytes"]
 
@@ -41,14 +43,15 @@ class MemoryLimit:
             Infinity means no bound. A new result counts.
         device: the device to compute on, such as ``"cuda:0"``; by default, where the operands are. Other operands are
             copied there block by block, from host to CUDA through a few pinned buffers in host memory, which do not
-            count. A new result stays there. The pinned buffers are not tested on hardware yet.
+            count. A new result stays there.
         devices: several devices that compute blocks in parallel, ``["cuda:0", "cuda:1"]``. The limit applies to each. A
-            new result is placed on the first. Tested on JAX's CPU devices, not on GPUs yet.
+            new result is placed on the first. Tested on JAX's CPU devices, not on several GPUs yet.
         executor: a pool of workers to compute the blocks: threads, processes, loky, a Dask client's
             ``get_executor()``, or another executor of the ``concurrent.futures`` interface. The limit applies to each
             process. Workers open operands in files themselves; other operands are sent to each worker once.
             Gradients are computed by the caller alone.
-        progress: True for a progress bar, or a callback ``f(done, total)``.
+        progress: True for a progress bar, or a callback ``f(done, total)`` of steps. The last step of a block is done
+            when the block is written, and is in the journal of ``resume``.
         resume: the name of a journal, a small file that records the finished blocks of ``out`` and digests of them and
             of the operands. After an interruption, the same call computes only blocks that are missing or have
             changed. The file is removed at the end.
@@ -68,9 +71,14 @@ class MemoryLimit:
     _: KW_ONLY
     device: str = ""
     devices: Sequence[str] = ()
-    executor: Executor | None = None
+    executor: futures.Executor | None = None
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
+
+    def __repr__(self) -> str:
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.kw_only}
+        given = [f"{name}={value!r}" for name, value in named.items() if value]
+        return f"MemoryLimit({', '.join([repr(self.amount), *given])})"
 
     def __post_init__(self) -> None:
         limit_bytes(self.amount, lambda: UNLIMITED)
@@ -121,12 +129,12 @@ def _as_devices(devices: Any) -> tuple[str, ...]:
     raise TypeError(f"devices= is a list of device names, such as ['cuda:0', 'cuda:1'], not {shown(devices)}")
 
 
-def _as_executor(executor: Any) -> Executor | None:
+def _as_executor(executor: Any) -> futures.Executor | None:
     if executor is None:
         return None
-    if not isinstance(executor, imported("concurrent.futures").Executor):
+    if not isinstance(executor, futures.Executor):
         raise TypeError(f"executor= is an Executor of concurrent.futures or of its kind, not {shown(executor)}")
-    return cast("Executor", executor)
+    return executor
 
 
 def _as_resume(resume: Any) -> str | os.PathLike[str] | None:

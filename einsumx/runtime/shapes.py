@@ -8,12 +8,13 @@ from typing import Any
 from einsumx.adapters.base import Adapter
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
+from einsumx.ir.bind import SizedEquation
 from einsumx.ir.sizes import UNKNOWN, Unknown
 from einsumx.runtime.prepare import parsed
 from einsumx.runtime.request import Written
 from einsumx.scalars import as_python
 
-__all__ = ["as_dtypes", "as_shapes", "check_device"]
+__all__ = ["as_dtypes", "as_shapes", "check_device", "check_out"]
 
 
 def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...] | None]:
@@ -68,6 +69,16 @@ def as_dtypes(dtypes: Any, count: int) -> list[str]:
         if not isinstance(name, str) or (kind(name) == "O" and name != "object"):
             raise BackendError(f"dtypes= has {shown(name)}; dtypes are named as NumPy names them, such as 'float32'")
     return names
+
+
+def check_out(out: Any, equation: SizedEquation) -> None:
+    """Raise SizeError if the ``out=`` of a plan from shapes is not the shape of the result."""
+    if _as_shape(out) != equation.shape:
+        other = shown(out) if isinstance(out, tuple) else type(out).__name__
+        raise SizeError(
+            f"beside shapes, out= is the shape of the result, {shown(equation.shape)}, not {other}\n"
+            f"  {excerpt(equation.named)}"
+        )
 
 
 def check_device(adapter: Adapter, device: str) -> None:

@@ -23,7 +23,7 @@ def in_one_place(first: Any, second: Any) -> bool:
     """Whether writing to one of two stored arrays may change values of the other.
 
     Maps are compared by their bytes of a file, and HDF5 datasets by identity. If that is not possible, as with virtual
-    datasets, two arrays with values in the same file count as sharing storage.
+    datasets, two arrays with values in the same file, or in unknown ones, count as sharing storage.
     """
     first, second = (getattr(array, "_dset", array) for array in (first, second))  # the dataset behind a view
     pair = first, second
@@ -34,7 +34,8 @@ def in_one_place(first: Any, second: Any) -> bool:
     if all(is_dataset(array) and not array.is_virtual and not array.external for array in pair):
         return bool(first == second)
     if all(is_array(array) or is_dataset(array) for array in pair):
-        return not _inodes(first).isdisjoint(_inodes(second))
+        files, others = _inodes(first), _inodes(second)
+        return bool(files and others) and (None in files | others or not files.isdisjoint(others))
     if type(first) is type(second):
         with suppress(*REFUSALS):  # of the library's own comparison
             return (first == second) is True
@@ -44,11 +45,11 @@ def in_one_place(first: Any, second: Any) -> bool:
 # -- HDF5 ---------------------------------------------------------------------------------------------------------
 
 
-def _inodes(array: Any) -> set[int]:
-    """The inodes of the files with values of a map or of an HDF5 dataset."""
+def _inodes(array: Any) -> set[int | None]:
+    """The inodes of the files with values of a map or of an HDF5 dataset; None for an unknown file."""
     if is_array(array):
         mapped = region(array)
-        return set() if mapped is None else {mapped[0][1]}
+        return set() if mapped is None else {mapped.inode}
     return {inode_of(path) for path in _files(array, set())}
 
 

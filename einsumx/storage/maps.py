@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any
+import sys
+from array import array as python_array
+from typing import Any, NamedTuple
 
 from einsumx.adapters.registry import get_backend
+from einsumx.host.array_memory import is_leased
 from einsumx.host.files import status_of
 
 __all__ = [
-    "bytes_of_file", "give_back", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region", "share_file",
+    "Region", "bytes_of_file", "give_back", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region",
+    "share_file",
 ]  # fmt: skip
 
 
@@ -57,14 +61,35 @@ def mapped_at(address: int) -> tuple[str, int, int] | None:
     return None
 
 
+class Region(NamedTuple):
+    """The bytes of a file that an array is mapped from; all of any file if the system does not say.
+
+    Attributes:
+        device: the file's; "" if unknown.
+        inode: the file's; None if unknown.
+        start: the first byte.
+        stop: the end.
+    """
+
+    device: str = ""
+    inode: int | None = None
+    start: int = 0
+    stop: int = sys.maxsize
+
+    def may_overlap(self, other: Region) -> bool:
+        """Whether two arrays may be mapped from the same bytes."""
+        return (
+            (self.inode == other.inode or None in (self.inode, other.inode))
+            and (self.device == other.device or "" in (self.device, other.device))
+            and (self.start < other.stop and other.start < self.stop)
+        )
+
+
 def share_file(first: Any, second: Any) -> bool:
-    """Whether two NumPy arrays are mapped from overlapping bytes of a file, or of shared memory."""
+    """Whether two NumPy arrays may be mapped from overlapping bytes of a file, or of shared memory."""
     first_region = region(first)
     second_region = region(second) if first_region is not None else None
-    if first_region is None or second_region is None:
-        return False
-    (file, start, stop), (other, begin, end) = first_region, second_region
-    return file == other and start < end and begin < stop
+    return first_region is not None and second_region is not None and first_region.may_overlap(second_region)
 
 
 def owns_memory(array: Any) -> bool:
@@ -74,25 +99,49 @@ def owns_memory(array: Any) -> bool:
     return bool(array.flags.owndata)
 
 
-def region(array: Any) -> tuple[tuple[str, int], int, int] | None:
-    """The file (device, inode) that a NumPy array is mapped from, the first byte and the end; None without a file."""
+def region(array: Any) -> Region | None:
+    """What a NumPy array is mapped from; None without a file."""
     if owns_memory(array) or not array.size:
         return None
     start, stop = addresses(array)
     place = mapped_at(start)
     if place is not None:
         device, inode, offset = place
-        return ((device, inode), offset, offset + stop - start) if inode else None
-    mapped = mapping(array)
-    if mapped is None or mapped.filename is None:
+        return Region(device, inode, offset, offset + stop - start) if inode else None
+    if _is_allocated(array):
         return None
-    return ("", inode_of(mapped.filename)), *bytes_of_file(mapped, array)
+    mapped = mapping(array)
+    return Region() if mapped is None else Region("", _inode_of_map(mapped), *bytes_of_file(mapped, array))
 
 
-def inode_of(path: str | os.PathLike[str]) -> int:
-    """The inode of a file; 0 if it does not exist."""
+def _is_allocated(array: Any) -> bool:
+    """Whether Python or the pool allocated the memory of an array, which then is no map."""
+    while is_array(array) or isinstance(array, memoryview):
+        array = array.obj if isinstance(array, memoryview) else array.base
+    return isinstance(array, bytes | bytearray | python_array) or is_leased(array)
+
+
+_DESCRIPTORS = 4096
+"""So many of a process's open files are looked through."""
+
+
+def _inode_of_map(mapped: Any) -> int | None:
+    """The inode of the file with the name of a ``numpy.memmap``; None if the map is perhaps of another one.
+
+    Windows renames no mapped file. Elsewhere a map keeps its file open.
+    """
+    status = None if mapped.filename is None else status_of(mapped.filename)
+    if status is None:
+        return None
+    opened = map(status_of, range(_DESCRIPTORS))
+    is_open = os.name == "nt" or any(each is not None and os.path.samestat(each, status) for each in opened)
+    return status.st_ino if is_open else None
+
+
+def inode_of(path: str | os.PathLike[str]) -> int | None:
+    """The inode of a file; None if it does not exist."""
     status = status_of(path)
-    return 0 if status is None else status.st_ino
+    return None if status is None else status.st_ino
 
 
 def is_array(array: Any) -> bool:

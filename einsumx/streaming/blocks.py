@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import islice, product
+from itertools import count, islice, product
 from math import prod
 from typing import TypeAlias
 
@@ -82,12 +82,12 @@ class Blocks:
 
     @classmethod
     def computing(cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
-        """A walk that computes with a framework, and calls ``step`` after each run of a stage.
+        """A walk that computes with a framework, and calls ``step`` after each run of a stage but the last of a block.
 
         It empties the memory pool and does not use it, because the limit counts every byte.
         """
         array_memory.release()
-        algebra = program.algebra
+        algebra, root, runs = program.algebra, program.blocking.root, count(1)
         options = Options(program.compute_dtype, "unsafe", algebra=algebra)
 
         def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
@@ -100,7 +100,8 @@ class Blocks:
                 # Sums are added in place, so the first one must not be a view of an operand.
                 value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
             adapter.synchronize(value)  # queued operations would keep their blocks alive
-            step()
+            if stage is not root or next(runs) % program.blocking.terms:
+                step()
             return _scaled(adapter, value, exponent, arrays) if algebra.has_exponents else value
 
         def added(total: Array, part: Array) -> Array:

@@ -20,6 +20,7 @@ from uuid import uuid4
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError
+from einsumx.host.files import has_memory_files
 from einsumx.imports import imported
 from einsumx.log import warn
 from einsumx.storage.stores import is_of
@@ -67,7 +68,7 @@ class _RemoteScheduler(Scheduler):
         """Let workers write blocks themselves, if each is computed in one piece."""
         self._withdraw()
         files = self.work.target.files(self.program)
-        if files is not None and WritePermit.is_possible() and not any(piece.start for piece in pieces):
+        if files is not None and has_memory_files() and not any(piece.start for piece in pieces):
             self._permit = WritePermit()
             self._permitted, self._is_disjoint = self._permit.for_files(files), files.disjoint
         self.job = replace(self.job, workers=min(self.workers, self.window))

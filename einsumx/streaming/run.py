@@ -326,7 +326,8 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
     output = Output(adapter, operands, out)
     footprint = output.footprint(program.equation, program.compute_dtype, program.dtype)
     if footprint.cut > program.landing.cut:
-        raise ValueError(f"the plan expects an out= that shares no memory with the operands\n  {excerpt(text)}")
+        expected = "expects an out=" + ("" if out is None else " that shares no memory with the operands")
+        raise ValueError(f"the plan {expected}\n  {excerpt(text)}")
     target = output.target(program, "safe")
     return run_blocks(Limited(program, adapter, opened, target, program.limit - footprint.cut))
 
@@ -493,3 +494,4 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
         blocks = Blocks.computing(program, adapter, step)
         for number, index in left.items():
             yield number, compute(blocks.value(index), read)
+            step()  # the block is written and recorded

@@ -98,11 +98,11 @@ class Scheduler:
                             total = value
                         del value
                         added += 1
-                        step()
                         if piece.stop == self.program.blocking.terms:
                             with nullcontext() if total is None else self.writing():
                                 yield piece.block, total
                             total = None
+                        step()
         finally:
             self.close(list(running))
 

@@ -237,7 +237,7 @@ class SharedOperands:
 
     def _new_file(self, size: int) -> str:
         """The path of a new file for ``size`` bytes: in memory if that is ample, else in a temporary folder."""
-        free = free_host_bytes() if self._local and hasattr(os, "memfd_create") else None
+        free = free_host_bytes() if self._local and files.has_memory_files() else None
         if free is not None and free > 2 * size:
             self._memory_files.append(files.keep(os.memfd_create("einsumx")))
             return f"/proc/{os.getpid()}/fd/{self._memory_files[-1]}"

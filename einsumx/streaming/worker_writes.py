@@ -3,8 +3,9 @@
 Workers on the caller's machine write to memory maps, and to Zarr arrays in local files or object stores. A permit is a
 memfd of the caller. It ends with the caller, however that ends; when the contraction is over or fails, the caller
 withdraws it after the writes in progress. So a late worker never writes to files that have been reused since. Without
-memfds (outside Linux), and for all other results, blocks go through the caller. This includes HDF5: a file that is open
-for writing in the caller cannot be written to by other processes, because HDF5 keeps parts of it in each one's memory.
+memfds and ``/proc`` (outside Linux), and for all other results, blocks go through the caller. This includes HDF5: a
+file that is open for writing in the caller cannot be written to by other processes, because HDF5 keeps parts of it in
+each one's memory.
 """
 
 from __future__ import annotations
@@ -125,11 +126,6 @@ class WritePermit:
         self._token = uuid4().hex.encode()
         self._descriptor = files.keep(os.memfd_create("einsumx-permit"))
         os.write(self._descriptor, self._token)
-
-    @staticmethod
-    def is_possible() -> bool:
-        """Whether the system has memfds and shows them in ``/proc``."""
-        return hasattr(os, "memfd_create") and Path(f"/proc/{os.getpid()}/fd").is_dir()
 
     def for_files(self, to: ResultFiles) -> PermittedFiles:
         """The files of a result with this permit, to be sent to workers."""

@@ -31,17 +31,15 @@ from einsumx.cli.side_by_side import (
 )
 from einsumx.errors import EinsumxError
 from einsumx.host.threads import core_count
+from einsumx.ir.text import duration, three_digits
 from einsumx.runtime.prepare import sized_equation
-from einsumx.terminal import console, plain_table, progress, require_rich, three_digits, timing
+from einsumx.terminal import console, plain_table, progress, require_rich
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "print_comparison", "run"]
-
-_ON_A_FAKE = frozenset({"cupy"})
-"""The backends that the test suite has run on a stand-in of the framework alone."""
 
 ABOUT = """\
 Runs a contraction on every installed framework, by the framework's own einsum
@@ -64,8 +62,7 @@ or einsumx fails, and 2 if nothing could be compared.
   einsumx, dtype, device  version and request
   cores                   how many processor cores may be used
   right                   whether every result is right
-  warnings                a sentence on each row that is not conclusive, and
-                          on each backend that is not verified
+  warnings                a sentence on each row that is not conclusive
   rows                    a list of objects, told apart by their status:
     backend               the framework
     status                "right", "wrong", "failed" (einsumx raised), "absent"
@@ -162,17 +159,6 @@ def _warnings(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _unverified(rows: Sequence[Row]) -> list[str]:
-    """A sentence on each backend that the test suite has not judged on the framework itself."""
-    names = dict.fromkeys(row.backend for row in rows if not isinstance(row, Absent))
-    return [
-        f"{name} is not verified: einsumx was tested on a fake of it, without a GPU. docs/gpu.md says what is known; "
-        f"`nox -s gpu` in a checkout judges it on yours in half an hour."
-        for name in names
-        if name in _ON_A_FAKE
-    ]
-
-
 # -- JSON -------------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +169,7 @@ def _data(rows: Sequence[Row], options: argparse.Namespace) -> dict[str, Any]:
         "device": options.device,
         "cores": core_count(),
         "right": all(map(is_right, rows)),
-        "warnings": [*_warnings(rows), *_unverified(rows)],
+        "warnings": _warnings(rows),
         "rows": list(map(_row_data, rows)),
     }
 
@@ -299,8 +285,8 @@ def _cells(row: Measured | Failed) -> dict[str, str]:
         return {**cells, "native": "", "einsumx": "", "ratio": "", "error": "", "result": "FAILED", "calls": ""}
     return {
         **cells,
-        "native": "none" if row.native_seconds is None else timing(row.native_seconds),
-        "einsumx": timing(row.einsumx_seconds),
+        "native": "none" if row.native_seconds is None else duration(row.native_seconds),
+        "einsumx": duration(row.einsumx_seconds),
         "ratio": _ratio(row),
         "error": f"{row.error:.1g}",
         "result": "WRONG" if row.wrong else "right",
@@ -329,7 +315,6 @@ def _remarks(rows: Sequence[Measured | Failed]) -> Iterator[str]:
             yield f"{where}: {row.wrong}"
     measured = [row for row in rows if isinstance(row, Measured)]
     yield from dict.fromkeys(f"{row.backend} has no native time: {row.note}" for row in measured if row.note)
-    yield from _unverified(rows)
     yield f"{sum(map(is_right, rows))} of {len(rows)} results right."
     timed = [row for row in measured if row.verdict]
     if timed:

@@ -101,6 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
     )
     parser.add_argument(
+        "--out", action="store_true", help="under a limit: the result is in a file, written block by block"
+    )
+    parser.add_argument(
         "--semiring",
         choices=sorted(BUILTIN),
         metavar="NAME",
@@ -123,10 +126,13 @@ def run(options: argparse.Namespace) -> bool:
     """
     if options.backend == "dask" or options.chunks:
         return _explain_chunks(options)
+    if options.memory_limit is None and (options.stored or options.out):
+        raise EinsumxError(f"--{'stored' if options.stored else 'out'} changes a plan only with --memory-limit")
     algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     request = Request(
         options.equation,
         options.shapes,
+        out=sized_equation(options.equation, options.shapes).shape if options.out else None,
         accumulate=options.accumulate,
         optimize=options.optimize,
         backend=options.backend,
@@ -153,7 +159,7 @@ def run(options: argparse.Namespace) -> bool:
     return True
 
 
-_NOT_IN_CHUNKS = ("memory_limit", "stored", "source", "svg", "html", "device")
+_NOT_IN_CHUNKS = ("memory_limit", "stored", "out", "source", "svg", "html", "device")
 """The options that are not for contractions of Dask arrays."""
 
 

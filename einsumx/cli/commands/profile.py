@@ -13,8 +13,8 @@ from einsumx.cli.op_times import OpProfile, Profile, profile
 from einsumx.cli.output import cores_text, print_json, shapes_text
 from einsumx.cli.side_by_side import Problem
 from einsumx.host.threads import core_count
-from einsumx.ir.text import quantity
-from einsumx.terminal import console, plain_table, progress, require_rich, timing
+from einsumx.ir.text import duration, quantity
+from einsumx.terminal import console, plain_table, progress, require_rich
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "print_profile", "run"]
 
@@ -143,11 +143,11 @@ def print_profile(measured: Profile) -> None:
     slowest = max((op.seconds for op in measured.ops), default=0.0)
     for op in measured.ops:
         style = "bold" if op.seconds == slowest else "" if op.floor else "dim"
-        cells = (op.call, timing(op.seconds), timing(op.predicted), _rate(op), _percent(op.share))
+        cells = (op.call, duration(op.seconds), duration(op.predicted), _rate(op), _percent(op.share))
         table.add_row(*(Text(cell, style) for cell in cells))
     table.add_section()
-    table.add_row("one by one", timing(measured.sum_of_ops), timing(measured.predicted), "", "")
-    table.add_row("the plan as a whole", timing(measured.seconds), "", "", _percent(measured.share))
+    table.add_row("one by one", duration(measured.sum_of_ops), duration(measured.predicted), "", "")
+    table.add_row("the plan as a whole", duration(measured.seconds), "", "", _percent(measured.share))
     out.print(table)
     out.print()
     for remark in _remarks(measured):

@@ -18,11 +18,12 @@ from einsumx.errors import EinsumxError, shown, visible
 from einsumx.host.environment import cache_folder
 from einsumx.host.files import read_text, write_text
 from einsumx.ir.strict import parse
+from einsumx.ir.text import duration
 from einsumx.measuring import store
 from einsumx.measuring.calibration import read_rates
 from einsumx.measuring.findings import Finding, read_finding
 from einsumx.measuring.store import Origin, Row, Table
-from einsumx.terminal import console, plain_table, require_rich, timing
+from einsumx.terminal import console, plain_table, require_rich
 
 __all__ = ["ABOUT", "MORE", "add_arguments", "run"]
 
@@ -186,7 +187,7 @@ def _print(origin: Origin, plans: list[Row], rates: list[Row]) -> None:
             finding: Finding = row.value
             equation, sizes, _, dtypes, *_ = [*visible(row.key).split("; "), "", "", ""]
             gain = f"{finding.estimated / finding.seconds:.2f}×"
-            selected, seconds = _selected(finding), timing(finding.seconds)
+            selected, seconds = _selected(finding), duration(finding.seconds)
             table.add_row(equation, sizes, dtypes, selected, seconds, gain, finding.when[:10])
         out.print(table)
         out.print()
