@@ -114,9 +114,10 @@ def einsum(
         order: memory order of a new result: ``"C"``, ``"F"``, ``"A"`` (F if all operands are F-contiguous, else C), or
             ``"K"`` for whichever is fastest. Not together with ``out``.
         casting: NumPy's rule for casts to ``dtype`` and ``out``.
-        optimize: the contraction path: ``"auto"`` or True; another optimizer's name (``"greedy"``, ``"optimal"``,
-            ``"dp"``, ``"cotengra"``, ...); False for left to right; a path as :func:`einsum_path` returns it; or an
-            optimizer object of opt_einsum or cotengra.
+        optimize: the contraction path: ``"auto"`` or True, which search as long as that pays; another optimizer's name
+            (``"greedy"``, ``"optimal"``, ``"dp"``, ``"cotengra"``, ...), of which ``"cotengra:hyper"`` takes minutes;
+            False for left to right; a path as :func:`einsum_path` returns it; or an optimizer object of opt_einsum or
+            cotengra.
         backend: the framework to use if all operands are Python lists, numbers, or stored; NumPy by default.
         memory_limit: the most memory to use at once: bytes, text such as ``"8GiB"``, a fraction below 1 of the free
             memory, or a :class:`einsumx.MemoryLimit`, which also says how blocks are computed.

@@ -164,7 +164,7 @@ def patch(*frameworks: str) -> None:
     This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum``,
     tinygrad's ``Tensor.einsum`` or ``dask.array.einsum``, or the einsum of any registered backend. It accepts the
     arguments of the original and of :func:`einsumx.einsum`.
-    ``optimize=`` True, False and None all choose the best path. Errors are einsumx's, and also of the class that the
+    ``optimize=`` True, False and None all search for a path. Errors are einsumx's, and also of the class that the
     original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
 
     ``patch("opt_einsum")`` replaces ``opt_einsum.contract`` in all modules that imported it, and calls of the

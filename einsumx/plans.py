@@ -26,7 +26,8 @@ from einsumx.ir.program import Program
 from einsumx.ir.records import record
 from einsumx.ir.sizes import names_in
 from einsumx.ir.text import displayed, plan_line, plan_text, shape_text
-from einsumx.runtime.programs import retarget, run_program
+from einsumx.planner.search import MOST_OF_ALL_ORDERS
+from einsumx.runtime.programs import path_text, retarget, run_program
 from einsumx.runtime.stored_plans import read_plan, text_of_plan
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Plan(Program):
     autograph_info__ = ()  # by which tf.function leaves the code as it is
 
     def __str__(self) -> str:
-        return plan_text(self, plan_cost(self))
+        text = plan_text(self, plan_cost(self))
+        return f"{text}\n{path_text(self)}" if len(self.operands) > MOST_OF_ALL_ORDERS else text
 
     def __repr__(self) -> str:
         with suppress(EinsumxError, LookupError):  # of ops that do not fit together

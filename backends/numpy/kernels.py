@@ -443,6 +443,8 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
 
     A small result lies in memory as the operands do, a large one is C-contiguous.
     """
+    if prod(map(prod, shapes)) <= _FEW:
+        return partial(_EINSUM, equation)
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}

@@ -14,6 +14,7 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.search import Search
 from einsumx.blocked.stage_cost import Outline, StageCostModel
 from einsumx.caches import cached
+from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.imports import imported
 from einsumx.ir.bind import SizedEquation
@@ -21,6 +22,7 @@ from einsumx.ir.program import Path
 from einsumx.ir.text import quantity
 from einsumx.measuring.calibration import traits_in
 from einsumx.planner.path import Optimize, find_path
+from einsumx.planner.search import pace_of
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 
@@ -82,7 +84,7 @@ def _blocked_program(request: BlockedContraction) -> BlockedProgram:
         return serial, fits
 
     sized = model.equation
-    best, fits = _along_paths(model, request.contraction.options.optimize, blocked)
+    best, fits = _along_paths(model, request.contraction.options.optimize, limit, blocked)
     if not fits:
         fresh = 0 if landing.beside else landing.cut
         raise too_small(limit, best.peak_bytes * together + shared_result, sized, fresh=fresh)
@@ -105,7 +107,7 @@ def least_limit(request: BlockedContraction) -> int:
         smallest, fits = Search(model, outline, request.landing).block(request.limit, fastest=False)
         return (replace(smallest, seconds=0.0), True) if fits else (smallest, False)  # no other path can be faster
 
-    return _along_paths(model, request.contraction.options.optimize, blocked)[0].peak_bytes
+    return _along_paths(model, request.contraction.options.optimize, request.limit, blocked)[0].peak_bytes
 
 
 def _model(request: BlockedContraction) -> StageCostModel:
@@ -165,7 +167,7 @@ _MANY = 12
 
 
 def _along_paths(
-    model: StageCostModel, optimize: Optimize, blocked: Callable[[Outline], tuple[Blocking, bool]]
+    model: StageCostModel, optimize: Optimize, limit: int, blocked: Callable[[Outline], tuple[Blocking, bool]]
 ) -> tuple[Blocking, bool]:
     """The fastest blocking that fits along any of a few paths, or else the smallest; and whether it fits.
 
@@ -177,7 +179,8 @@ def _along_paths(
         0.0 if in_place else operand.nbytes / rate
         for operand, in_place, rate in zip(model.operands, model.in_place, model.read_rates)
     )
-    first = Outline(model, find_path(model.equation, optimize))
+    pace = pace_of(model.traits, model.dtype)
+    first = Outline(model, find_path(model.equation, optimize, pace=pace))
     best, fits = blocked(first)
     if optimize not in (True, "auto") or len(first.path) < 2:
         return best, fits
@@ -185,7 +188,9 @@ def _along_paths(
     spared = _SECONDS * max(1.0, len(model.operands) / _MANY) ** 2
     if fits and best.seconds <= max(least + spared, _TIMES * least):
         return best, fits
-    others = [Outline(model, path) for path in dict.fromkeys(_thrifty(model.equation)) if path != first.path]
+    within = pace._replace(room=limit / itemsize(model.dtype))
+    paths = dict.fromkeys([find_path(model.equation, pace=within), *_thrifty(model.equation)])
+    others = [Outline(model, path) for path in paths if path != first.path]
     for outline in sorted(others, key=lambda outline: outline.seconds):
         if fits and best.seconds <= max(outline.seconds, reading):
             break

@@ -10,6 +10,7 @@ framework call runs it and how it prints; they ``match`` over the ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -570,18 +571,14 @@ class Native(_ManySources):
 
     def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         left, _, output = self.equation.partition("->")
-        terms = left.split(",")
         letters = left.replace(",", "")
-        if len(terms) != len(shapes) or (letters and not letters.isalpha()):  # the equation becomes part of code
+        if list(map(len, left.split(","))) != list(map(len, shapes)):
             return None
-        sizes: dict[str, int] = {}
-        for term, shape in zip(terms, shapes):
-            if len(term) != len(shape):
-                return None
-            for letter, size in zip(term, shape):
-                if sizes.setdefault(letter, size) != size:
-                    return None
-        if len(set(output)) < len(output) or not sizes.keys() >= set(output):
+        if letters and not letters.isalpha():  # the equation becomes part of code
+            return None
+        axes = [*chain.from_iterable(shapes)]
+        sizes = dict(zip(letters, axes))
+        if axes != [*map(sizes.get, letters)] or len(set(output)) < len(output) or not sizes.keys() >= set(output):
             return None
         return tuple([sizes[letter] for letter in output])
 

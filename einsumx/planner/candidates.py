@@ -14,6 +14,7 @@ from einsumx.errors import EinsumxError
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.program import Operand, Path, Program
+from einsumx.planner import search
 from einsumx.planner.lower import Setting, alternatives, lower
 from einsumx.planner.path import Optimize, find_path
 from einsumx.planner.selection import ESTIMATE, Selection, different
@@ -49,7 +50,8 @@ def selected_program(
     Raises:
         PathError: its path does not fit the operands.
     """
-    path = find_path(equation, optimize if selection.path is None else selection.path, operands)
+    pace = search.pace_of(setting.traits, setting.dtype)
+    path = find_path(equation, optimize if selection.path is None else selection.path, operands, pace)
     return lower(equation, operands, path, setting, selection.steps)
 
 

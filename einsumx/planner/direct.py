@@ -8,7 +8,7 @@ innermost of them has unit stride. :mod:`einsumx.planner.matmul` searches for th
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from math import prod
+from math import inf, prod
 
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
@@ -17,13 +17,17 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
+from einsumx.ir.program import Operand, Path
+from einsumx.planner.path import step_outputs
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms, uses_of
 
 __all__ = ["direct_ops", "direct_product", "einsum_result", "may_be_one_einsum", "one_einsum", "product_order"]
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
+
+_SMALL_IN_A_STEP = 1 << 16
+"""The same for an inner step of a network, as the search for a network also is that of its modules."""
 
 _QUICK = 1 << 20
 """The most multiply-adds of products of vectors in two memory orders for which no search is worth its time."""
@@ -36,13 +40,14 @@ _CHEAP = 0.1
 
 
 def direct_ops(
-    equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str
+    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
 ) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a contraction, and the slot of the result, if they are clear: of a tiny one, or of up to two operands.
+    """The ops of a contraction, and the slot of the result, if they are clear.
 
     Args:
         equation: with sizes, none of them 0.
         operands: shape, dtype and layout of each operand.
+        path: the steps.
         traits: of the framework.
         dtype: of the result.
     """
@@ -52,30 +57,37 @@ def direct_ops(
     is_quick = steps <= rates.call * _loop_rate(rates) * (count + 1) and _is_one_call(equation, steps, rates)
     if is_quick and may_be_one_einsum(equation, operands, traits, dtype):
         return (one_einsum(equation, count),), count
-    if count > 2 or not traits.strided or not traits.views or dtype in dict(traits.widen):
+    if not traits.strided or not traits.views or dtype in dict(traits.widen):
         return None
     terms = plain_terms(equation, operands, dtype)
     if terms is None:
         return None
     output = equation.output
     calls: list[Op] = []
-    for slot, term in enumerate(terms):
-        needed = output if count == 1 else (*output, *terms[1 - slot].labels)
-        for label in term.labels:
-            if label not in needed:
-                if 1 in operands[slot].shape or traits.max_sum_axes is not None:
+    steps: Sequence[tuple[tuple[int, ...], Collection[int]]] = ((path[0], output),)
+    uses = [ResultUse(output)]
+    if len(path) > 1:
+        steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(output))
+        uses = uses_of(steps, terms, output)
+    for (step, keep), use in zip(steps, uses):
+        pair = list(map(terms.pop, sorted(step, reverse=True)))[::-1]
+        for place, term in enumerate(pair):
+            needed = keep if len(pair) == 1 else (*keep, *pair[1 - place].labels)
+            if not set(term.labels).issubset(needed):
+                if traits.max_sum_axes is not None or 1 in term.shape:
                     return None
-                terms[slot] = _summed(term, needed, count + len(calls), calls)
-                break
-    slot = count + len(calls)
-    term = terms[0]
-    if count == 2:
-        direct = direct_product(term, terms[1], output, ResultUse(output), traits, dtype, slot)
+                slot = _settled(term, count, calls) if term.flat is not None else term.slot
+                pair[place] = _summed(term, slot, needed, count + len(calls), calls)
+        if len(pair) == 1:
+            terms += pair
+            continue
+        direct = direct_product(*pair, keep, use, traits, dtype, count + len(calls))
         if direct is None:
             return None
         calls += direct[0]
-        term = direct[1]
-        slot = term.slot + 1
+        terms.append(direct[1])
+    (term,) = terms
+    slot = count + len(calls)
     if term.flat is not None:
         calls.append(Reshape(slot, slot - 1, term.shape))
         slot += 1
@@ -86,9 +98,9 @@ def direct_ops(
     return tuple(calls), count + len(calls) - 1
 
 
-def _summed(term: Term, needed: Labels, slot: int, calls: list[Op]) -> Term:
+def _summed(term: Term, source: int, needed: Collection[int], slot: int, calls: list[Op]) -> Term:
     """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order."""
-    source, labels, memory = term.slot, term.labels, term.memory
+    labels, memory = term.labels, term.memory
     if memory != labels:
         calls.append(Transpose(slot, source, tuple(map(labels.index, memory))))
         source, slot = slot, slot + 1
@@ -194,11 +206,16 @@ def direct_product(
     lhs_labels, rhs_labels, size_of = lhs.labels, rhs.labels, lhs.sizes.__getitem__
     if 1 in lhs.sizes and 1 in map(size_of, (*lhs_labels, *rhs_labels)):
         return None
-    left, right = _Side(lhs, rhs_labels, keep), _Side(rhs, lhs_labels, keep)
-    rows, cols = left.rows, right.rows
-    steps = left.matrices * left.inner * rows * cols
+    own = [label for label in rhs_labels if label not in lhs_labels]
+    steps = prod(map(size_of, (*lhs_labels, *own)))
     if type(steps) is not int:
         return None
+    is_step = use.order is None and dtype in traits.native_dtypes
+    if is_step and _is_tiny_step(lhs, rhs, steps, len(lhs_labels) + len(own), traits):
+        kept = [label for label in lhs_labels if label in keep]
+        return _native(lhs, rhs, (*kept, *own), slot)
+    left, right = _Side(lhs, rhs_labels, keep), _Side(rhs, lhs_labels, keep)
+    rows, cols = left.rows, right.rows
     batch: Labels = ()
     if left.shared:
         batch = left.own = right.own = tuple(filter(left.shared.__contains__, use.order or lhs.memory))
@@ -221,6 +238,18 @@ def direct_product(
     if traits.max_batch_axes is not None and len(batch) > traits.max_batch_axes:
         return None
     return _matrix_product(left, right, use, traits, dtype, slot, may_be_native)
+
+
+def _is_tiny_step(lhs: Term, rhs: Term, steps: int, labels: int, traits: Traits) -> bool:
+    """Whether the framework's own einsum loops for less than the calls around a product of matrices."""
+    if steps > (_STEP_CALLS - 1) * traits.rates.call * _loop_rate(traits.rates):
+        return False
+    innermost = min(map(lhs.sizes.__getitem__, (*lhs.labels[-1:], *rhs.labels[-1:])), default=1)
+    return labels <= traits.native_max_labels and _is_tiny(steps, steps / innermost, labels, traits.rates, _STEP_CALLS)
+
+
+_STEP_CALLS = 4
+"""The calls of a product of matrices in an inner step: transposes, reshapes, copies."""
 
 
 def _may_be_native(lhs: Term, rhs: Term, traits: Traits, dtype: str) -> bool:
@@ -360,7 +389,7 @@ def _matrix_product(
     if left.copied or right.copied or left.contracted != right.contracted:
         may_copy = may_be_native and rows == cols == 1 and left.inner > _TINY
         may_copy = may_copy and (left.matrices * left.inner <= _QUICK or left.term.memory == right.term.memory)
-        if not _read(left, right, traits, dtype, may_copy=may_copy):
+        if not _read(left, right, traits, dtype, inf if may_copy else _worth_a_search(use)):
             return None
         if left.loops or right.loops:
             batch = (*batch, *left.loops, *right.loops)
@@ -379,7 +408,7 @@ def _matrix_product(
         others = _turns(right, left, batch, use, traits)
         if slower + (turns - others) * traits.rates.view > 0:
             sides, turns = (right, left), others
-    if turns >= _UNREADABLE and matrices * rows * cols > _SMALL:
+    if turns >= _UNREADABLE and matrices * rows * cols > _worth_a_search(use):
         return None
     if may_be_native and (batch or left.copied or right.copied):
         natural = _faster_native(*sides, batch, use, traits, dtype)
@@ -388,11 +417,13 @@ def _matrix_product(
     return _product(sides, batch, slot)
 
 
-def _read(left: _Side, right: _Side, traits: Traits, dtype: str, *, may_copy: bool) -> bool:
-    """Choose between loops and copies; False if a copy takes long enough that a search may find a better way.
+def _worth_a_search(use: ResultUse) -> int:
+    """The most elements of a copy that takes less time than a search for better ops."""
+    return _SMALL if use.order is not None else _SMALL_IN_A_STEP
 
-    With ``may_copy`` it never is False.
-    """
+
+def _read(left: _Side, right: _Side, traits: Traits, dtype: str, limit: float) -> bool:
+    """Choose between loops and copies; False if more than ``limit`` elements are copied, and that takes long enough."""
     matrices, inner, rows, cols = left.matrices, left.inner, left.rows, right.rows
     if left.loops or right.loops:
         most = traits.max_batch_axes
@@ -405,7 +436,7 @@ def _read(left: _Side, right: _Side, traits: Traits, dtype: str, *, may_copy: bo
     if not (left.copied or right.copied) and left.contracted != right.contracted:
         (left if rows <= cols else right).copied = _OTHER_ORDER
     copied = matrices * inner * (rows * bool(left.copied) + cols * bool(right.copied))
-    if copied > _SMALL and not may_copy:
+    if copied > limit:
         model = CostModel(traits, dtype)
         if model.copy(copied) > _CHEAP * model.matmul(1, matrices, rows, cols, inner):
             return False

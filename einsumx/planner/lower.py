@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import filterfalse
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +20,7 @@ from einsumx.ir.program import Operand, Path, Program
 from einsumx.ir.verify import replay
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
-from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
+from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms, uses_of
 
 if TYPE_CHECKING:
     from einsumx.ir import simplify
@@ -95,7 +94,7 @@ def lower(
         calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
     else:
         computed = None if accumulate is None or equation.is_rearrangement else accumulate
-        lowered = None if names or computed is not None else direct_ops(equation, operands, traits, dtype)
+        lowered = None if names or computed is not None else direct_ops(equation, operands, path, traits, dtype)
         if lowered is None:
             problem = _Problem(equation, operands, path, traits, dtype, computed)
             lowered = _lowered(problem, selection.Choosing(names) if names else selection.BY_COST)
@@ -228,7 +227,7 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
         steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
-        uses = _uses(steps, terms, equation.output)
+        uses = uses_of(steps, terms, equation.output)
     is_by_cost = builder.choosing.is_by_cost
     for number, ((step, keep), use) in enumerate(zip(steps, uses)):
         if not is_by_cost:
@@ -314,35 +313,6 @@ def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
     counts = list(map(builder.size, arrays))
     at = counts.index(min(counts))
     return at - 1 if at else len(terms)
-
-
-def _uses(
-    steps: Sequence[tuple[tuple[int, ...], frozenset[int]]],
-    terms: Sequence[Term],
-    last: Labels,
-) -> list[ResultUse]:
-    """How the result of each step is used: by a later step, or as the output."""
-    # The labels of a value with its term, if it is an operand, or else with the number of the step that makes it.
-    values: list[tuple[Collection[int], Term | None, int]] = [(term.labels, term, -1) for term in terms]
-    uses = [*[_ANY_USE] * (len(steps) - 1), ResultUse(order=last)]
-    for number, (step, keep) in enumerate(steps):
-        pair = list(map(values.pop, sorted(step, reverse=True)))
-        if len(pair) == 2:
-            for (own, term, maker), (others, operand, _) in (pair, pair[::-1]):
-                if term is not None:
-                    continue
-                shared = tuple(sorted(filter(others.__contains__, own)))
-                if operand is not None:
-                    shared = operand.labels if operand.is_packed else operand.memory
-                    shared = tuple(filter(own.__contains__, shared))
-                contracted = tuple(filterfalse(keep.__contains__, shared))
-                batch = tuple(filter(keep.__contains__, shared))
-                uses[maker] = ResultUse(None, contracted, batch)
-        values.append((keep, None, number))
-    return uses
-
-
-_ANY_USE = ResultUse()
 
 
 def _why_own(traits: Traits, repeated: Labels) -> str:

@@ -1,35 +1,50 @@
-"""``find_path``: the order of pairwise contractions, from opt_einsum, cotengra or the user."""
+"""``find_path``: the order of pairwise contractions, from einsumx's own search, opt_einsum, cotengra or the user."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import inf, prod
 from operator import attrgetter, index
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
-    from einsumx.ir import fill, parse, sizes
+    from einsumx import log
+    from einsumx.ir import fill, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Operand, Path
+    from einsumx.planner import search
     from einsumx.planner import sparse_path as stored
+    from einsumx.planner.search import Pace
 else:
     sizes = LazyModule("einsumx.ir.sizes")
     fill = LazyModule("einsumx.ir.fill")
+    log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
     parse = LazyModule("einsumx.ir.parse")
     stored = LazyModule("einsumx.planner.sparse_path")
+    search = LazyModule("einsumx.planner.search")
 
 _optimizers: Any = LazyModule("opt_einsum.paths")
 
-__all__ = ["Optimize", "as_optimize", "find_path", "size_class", "step_outputs"]
+__all__ = [
+    "Found",
+    "Optimize",
+    "as_optimize",
+    "find_path",
+    "path_text",
+    "searched",
+    "size_class",
+    "step_outputs",
+]
 
 Optimize: TypeAlias = str | bool | Sequence[Any] | Callable[..., Any]
-"""``"auto"`` or another name of opt_einsum's; True for ``"auto"``, False for left to right;
+"""``"auto"``, or a name of opt_einsum's; True for ``"auto"``, False for left to right;
 ``"cotengra"`` or ``"cotengra:NAME"``; a path; an optimizer object of opt_einsum or cotengra;
 or NumPy's ``(name, limit)``, where no intermediate may have more elements than ``limit``."""
 
@@ -56,7 +71,13 @@ def as_optimize(optimize: Any) -> Any:
             return tuple(_path_steps(steps))
 
 
-def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Sequence[Operand] = ()) -> Path:
+def find_path(
+    equation: SizedEquation,
+    optimize: Optimize = "auto",
+    operands: Sequence[Operand] = (),
+    pace: Pace | None = None,
+    room: Callable[[], float] | None = None,
+) -> Path:
     """A path of pairwise contractions, one step fewer than operands (one step for a single operand).
 
     ``"auto"`` finds one path for all sizes that are equal when rounded to four significant bits, because a search takes
@@ -67,10 +88,13 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
         equation: with sizes.
         optimize: how to search, or the path.
         operands: of which some may be sparse; ``"auto"`` then searches by the elements that they store.
+        pace: what a step takes, for ``"auto"``; None for that of a typical processor.
+        room: returns how many elements fit into free memory; called if those of a step may not.
 
     Raises:
         PathError: an unknown name, a missing library, or a path that does not fit the operands.
-        MemoryLimitError: an intermediate exceeds the limit in NumPy's form of ``optimize``.
+        MemoryLimitError: an intermediate exceeds the limit in NumPy's form of ``optimize``, or ``"auto"`` finds no path
+            along which all fit.
 
     >>> from einsumx.ir.parse import parse_text
     >>> from einsumx.ir.bind import bind
@@ -90,8 +114,22 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
         label_sizes = tuple(map(sizes.assumed, label_sizes))
     if is_auto:
         classes = tuple(map(size_class, label_sizes))
-        is_sparse = set(map(_stored_of, operands)) != {None}
-        return _auto_path(inputs, output, classes, tuple(map(fill.density, operands)) if is_sparse else ())
+        if operands and set(map(_stored_of, operands)) != {None}:
+            return _sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
+        pace = pace or search.TYPICAL
+        found = searched(inputs, output, classes, pace)
+        if found.seconds > _LONG and len(inputs) > search.MOST_OF_ALL_ORDERS:
+            log.log.info(
+                "%s: about %s to run; optimize='cotengra' may find a better path",
+                excerpt(equation.text),
+                text.duration(found.seconds),
+            )
+        if room is not None and found.elements > _LARGE and found.elements > (most := room()):
+            pace = pace._replace(room=float(1 << int(most).bit_length() - 1))  # rounded, so that calls share a path
+            found = searched(inputs, output, classes, pace)
+            if found.seconds == inf:
+                raise _no_room(equation, found, most)
+        return found.path
     match as_optimize(optimize):
         case (bool() | str()) as choice:
             steps = _optimized(inputs, output, label_sizes, choice)
@@ -114,66 +152,68 @@ def find_path(equation: SizedEquation, optimize: Optimize = "auto", operands: Se
 _stored_of = attrgetter("stored")
 
 
+_LONG = 10.0
+"""Seconds of a contraction for which a search by cotengra is likely to pay."""
+
+_LARGE = 1 << 24
+"""The elements of a step that fit into any free memory."""
+
+
+def _no_room(equation: SizedEquation, found: Found, most: float) -> MemoryLimitError:
+    needed, there_is = (text.quantity(count, "elements") for count in (found.elements, most))
+    return MemoryLimitError(
+        f"no path was found whose steps fit into free memory: the best one has {needed} in one step, and there is room "
+        f"for {there_is}; pass memory_limit= to compute in blocks, or optimize='cotengra' for a longer search\n"
+        f"  {excerpt(equation.text)}"
+    )
+
+
+class Found(NamedTuple):
+    """What ``"auto"`` found.
+
+    Attributes:
+        path: the steps.
+        seconds: estimated; infinity if a step needs more memory than there is.
+        elements: the most in one step: of its two terms and its result.
+        name: of the search that found the path.
+    """
+
+    path: Path
+    seconds: float
+    elements: float
+    name: str
+
+
 @lru_cache(maxsize=1024)
-def _auto_path(
+def searched(inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], pace: Pace) -> Found:
+    """The path of ``"auto"``."""
+    network = search.Network(inputs, output, [size or 1 for size in sizes], pace)
+    tree = search.search(network)
+    return Found(search.as_path(tree.merges, len(inputs)), tree.seconds, network.elements(tree), tree.name)
+
+
+def path_text(equation: SizedEquation, path: Path, pace: Pace) -> str:
+    """What a path of many steps takes, beside that of the plain greedy search, and which search found it."""
+    inputs = tuple([frozenset(equation.carried(number)) for number in range(len(equation.inputs))])
+    output, label_sizes = frozenset(equation.output), tuple(map(sizes.assumed, equation.sizes))
+    found = searched(inputs, output, tuple(map(size_class, label_sizes)), pace)
+    network = search.Network(inputs, output, [size or 1 for size in label_sizes], pace)
+    name = f"path: {found.name}" if found.path == path else "path"
+    lines = []
+    for title, merges in ((name, search.as_merges(path, len(inputs))), ("plain greedy", search.greedy(network))):
+        tree = network.tree(merges, title)
+        work = sum([network.span(tree.labels[first] | tree.labels[second]) for first, second in merges])
+        largest = max(map(network.span, tree.labels[len(inputs) :]))
+        lines.append((title, f"{text.quantity(work)} multiply-adds, largest result {text.quantity(largest)} elements"))
+    return text.in_columns(lines)
+
+
+@lru_cache(maxsize=1024)
+def _sparse_path(
     inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], densities: tuple[float, ...]
 ) -> Path:
-    """The path of ``"auto"``; ``densities`` are the operands' shares of stored elements, if some are sparse."""
-    if densities:
-        return stored.sparse_path(inputs, output, sizes, densities)
-    if len(inputs) <= _FEW:
-        terms = [sum([1 << label for label in labels]) for labels in (*inputs, output)]
-        return _best_order(terms[:-1], terms[-1], _Spans(sizes))[1]
-    return _pairwise(_optimized(inputs, output, sizes, "auto"), inputs, output, sizes)
-
-
-_FEW = 4
-"""The most operands of which every order is tried here: 18 for four. opt_einsum's "auto" tries all of them too."""
-
-
-def _best_order(terms: list[int], output: int, sizes: _Spans, most: float = inf) -> tuple[float, Path]:
-    """The least arithmetic of all orders of pairwise contractions, and the first path that has it.
-
-    A step counts the multiplications over all its labels, and as many additions if it sums some, as opt_einsum does.
-
-    Args:
-        terms: the labels of each term, as bits.
-        output: the labels of the result.
-        sizes: of the labels.
-        most: arithmetic from which a path is of no use.
-    """
-    best: tuple[float, Path] = most, ()
-    for second in range(1, len(terms)):
-        for first in range(second):
-            labels = terms[first] | terms[second]
-            others = [term for place, term in enumerate(terms) if place != first and place != second]
-            kept = output
-            for term in others:
-                kept |= term
-            work: float = sizes[labels] if labels & kept == labels else 2 * sizes[labels]
-            path: Path = ()
-            if others and work < best[0]:
-                rest, path = _best_order([*others, labels & kept], output, sizes, best[0] - work)
-                work += rest
-            if work < best[0]:
-                best = work, ((first, second), *path)
-    return best
-
-
-class _Spans(dict[int, int]):
-    """How many elements sets of labels span, by the bits of the labels; each is computed once.
-
-    >>> _Spans([2, 3, 5])[0b101]
-    10
-    """
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__()
-        self._sizes = sizes
-
-    def __missing__(self, labels: int) -> int:
-        count = self[labels] = prod([size for label, size in enumerate(self._sizes) if labels >> label & 1])
-        return count
+    """The path of ``"auto"`` if some operands are sparse; ``densities`` are their shares of stored elements."""
+    return stored.sparse_path(inputs, output, sizes, densities)
 
 
 _SIGNIFICANT_BITS = 4
@@ -208,25 +248,20 @@ def step_outputs(
 
     A label is kept while another term, or the output, still needs it.
     """
-    uses: dict[int, int] = dict.fromkeys(output, 1)
-    for term in inputs:
-        for label in term:
-            uses[label] = uses.get(label, 0) + 1
+    uses = Counter(chain(output, *inputs))
+    summed = {label for label, count in uses.items() if count == 1}
     terms, steps = list(inputs), []
     for step in path:
-        labels: set[int] = set()
-        for position in sorted(step, reverse=True):
-            term = terms.pop(position)
-            labels |= term
-            for label in term:
+        first, *others = map(terms.pop, sorted(step, reverse=True))
+        kept = first - summed
+        for other in others:
+            for label in kept & other:
                 uses[label] -= 1
-        kept = []
-        for label in labels:
-            if uses[label] > 0:
-                uses[label] += 1
-                kept.append(label)
-        terms.append(frozenset(kept))
-        steps.append((step, terms[-1]))
+                if uses[label] == 1:
+                    summed.add(label)
+            kept = (kept | other) - summed
+        terms.append(kept)
+        steps.append((step, kept))
     return steps
 
 

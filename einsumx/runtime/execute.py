@@ -15,7 +15,6 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.facets import out_of
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.ir.algebra import PLUS_TIMES
-from einsumx.ir.cost import last_uses
 from einsumx.ir.layout import contiguous, inverse, reshaped
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Program
@@ -373,12 +372,14 @@ def _code(arguments: tuple[int, ...], calls: tuple[Slots, ...], result: int, fin
 
 def _spent(calls: Sequence[Slots], result: int) -> dict[int, list[int]]:
     """For each call, by the slot that it writes, the values of calls that it uses last; operands are the caller's."""
-    written = dict(calls)
+    unused = {out for out, _ in calls}
+    unused.discard(result)
     spent: dict[int, list[int]] = {}
-    for out, slots in last_uses(calls, result).items():
-        own = list(filter(written.__contains__, slots))
+    for out, sources in reversed(calls):
+        own = [slot for slot in (*dict.fromkeys(sources), out) if slot in unused]
         if own:
             spent[out] = own
+            unused.difference_update(own)
     return spent
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
 from einsumx.caches import Uncacheable, cached
-from einsumx.dtypes import Casting, can_cast, kind
+from einsumx.dtypes import Casting, can_cast, itemsize, kind
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir import bind, cost, layout, parse, sizes
@@ -29,16 +30,19 @@ from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
     from einsumx import log
+    from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.traits import Traits
     from einsumx.ir import text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
-    from einsumx.ir.program import Operand, Program
+    from einsumx.ir.program import Operand, Path, Program
+    from einsumx.planner import search
     from einsumx.planner.lower import Setting
     from einsumx.runtime import measured, stored
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
+    facets, search = LazyModule("einsumx.adapters.facets"), LazyModule("einsumx.planner.search")
     measured, stored = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.stored")
 
 __all__ = [
@@ -265,9 +269,29 @@ def plain_run(
     is_served = traits.dtypes is None or dtype in traits.dtypes
     if sized is None or not is_served or wisdom.may_have(adapter, device, sized):
         return None
-    steps = path.find_path(sized, optimize, operands)
-    program = lower.lower(sized, operands, steps, lower.Setting(adapter.name, device, traits, dtype))
-    return execute.executable(program, adapter)
+    setting = lower.Setting(adapter.name, device, traits, dtype)
+    steps = found_path(sized, optimize, operands, setting, adapter)
+    return execute.executable(lower.lower(sized, operands, steps, setting), adapter)
+
+
+def found_path(
+    sized: SizedEquation, optimize: Any, operands: Sequence[Operand], setting: Setting, adapter: Adapter | None = None
+) -> Path:
+    """The path of a contraction: see :func:`~einsumx.planner.path.find_path`.
+
+    Args:
+        sized, optimize, operands: as there.
+        setting: where it is computed.
+        adapter: of the arrays that are there to be contracted now, so that the steps have to fit into free memory.
+    """
+    if len(operands) < 3:
+        return path.find_path(sized, optimize, operands)
+
+    def room() -> float:
+        free = None if adapter is None else facets.blocks_of(adapter).free_bytes(setting.device)
+        return inf if free is None else free / itemsize(setting.dtype)
+
+    return path.find_path(sized, optimize, operands, search.pace_of(setting.traits, setting.dtype), room)
 
 
 def contraction_of(
@@ -347,7 +371,7 @@ def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = N
         contraction: what to compute.
         constants: operands that are known already, by position; the function takes the others.
     """
-    program = make_program(contraction)
+    program = make_program(contraction, are_there=True)
     # The program's operands have names of labels for sizes that are not known; others are equal, which is quick to see.
     if program.operands != contraction.operands and sizes.names_in([operand.shape for operand in contraction.operands]):
         of_any_size = execute.executable_of_any_size(program, contraction.runner, constants)
@@ -363,7 +387,11 @@ by_layout = cached("plans")(runnable)
 
 
 def make_program(
-    contraction: Contraction, traits: Traits | None = None, choices: tuple[str, ...] | None = None
+    contraction: Contraction,
+    traits: Traits | None = None,
+    choices: tuple[str, ...] | None = None,
+    *,
+    are_there: bool = False,
 ) -> Program:
     """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal.
 
@@ -371,6 +399,7 @@ def make_program(
         contraction: what to compute.
         traits: of the framework; None for those with the rates of this machine.
         choices: the names of candidates for the steps; None for what the wisdom has.
+        are_there: the arrays are there to be contracted now, so that the steps have to fit into free memory.
     """
     adapter, written, operands, device, options = contraction
     shapes = tuple([operand.shape for operand in operands])
@@ -385,7 +414,7 @@ def make_program(
     elif choices is None and options.algebra is PLUS_TIMES and wisdom.may_have(adapter, device, sized):
         program = measured.remembered(contraction, sized, setting)
     if program is None:
-        steps = path.find_path(sized, options.optimize, operands)
+        steps = found_path(sized, options.optimize, operands, setting, adapter if are_there else None)
         program = lower.lower(sized, operands, steps, setting, choices or (), options.algebra)
         program = options.algebra.lowered(program)
     text.tell_plan(program, adapter)

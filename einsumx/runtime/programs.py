@@ -14,6 +14,9 @@ from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
 from einsumx.ir.verify import verify
+from einsumx.measuring.calibration import traits_in
+from einsumx.planner import path
+from einsumx.planner.search import pace_of
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import (
     arrays_of,
@@ -23,10 +26,11 @@ from einsumx.runtime.prepare import (
     described,
     make_program,
     one_device,
+    sized_equation,
 )
 from einsumx.runtime.request import Contraction, Options
 
-__all__ = ["retarget", "run_program"]
+__all__ = ["path_text", "retarget", "run_program"]
 
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
@@ -39,6 +43,13 @@ def retarget(program: Program, backend: str, device: str = "") -> Program:
 def _options(program: Program) -> Options:
     """The keywords that lead to the program along its path, if it is made again."""
     return Options(program.dtype, "unsafe", program.path, accumulate=program.accumulate, algebra=program.algebra)
+
+
+def path_text(program: Program) -> str:
+    """What the path takes, and which search found it, beside the plain greedy search."""
+    sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
+    traits = traits_in(program.algebra, get_backend(program.backend), program.device)
+    return path.path_text(sized, program.path, pace_of(traits, program.dtype))
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
