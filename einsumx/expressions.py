@@ -178,9 +178,7 @@ class Expression:
             return lazy_module.einsum(replace(request, operands=self._all_operands(operands)))
         adapter, arrays = self._arrays(operands)
         mode = mode_of(adapter, arrays[0])
-        prepared = self._prepared(
-            adapter, self._lasts(adapter), mode, out is not None, *map(adapter.signature, arrays)
-        )
+        prepared = self._prepared(adapter, self._lasts(adapter), mode, out is not None, *map(adapter.signature, arrays))
         return deliver(adapter, prepared, arrays, request.options(adapter), request)
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
