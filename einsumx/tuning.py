@@ -28,6 +28,7 @@ from einsumx.runtime.execute import executable
 from einsumx.runtime.measured import candidates_of, found, remember
 from einsumx.runtime.prepare import arrays_of, described, make_program, one_device, setting_of, sized_equation
 from einsumx.runtime.request import Contraction, Options, Request, Written, refuse, split
+from einsumx.tracing import between_graphs
 
 __all__ = ["ESTIMATED", "Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
 
@@ -130,6 +131,9 @@ def tune(
     request = Request(written, inputs, None, dtype, accumulate, "K", casting, optimize, backend, effort="estimate")
     adapter, arrays = arrays_of(inputs, request.adapter)
     return _tuned(_contraction(adapter, written, arrays, request.options(adapter)), arrays, rounds)
+
+
+between_graphs(tune)
 
 
 def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
