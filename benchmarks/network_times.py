@@ -126,8 +126,10 @@ def _ratio(row: dict[str, Any]) -> float:
 
 def _summary(rows: Sequence[dict[str, Any]], contenders: Sequence[str]) -> None:
     ratios = [_ratio(row) for row in rows]
-    console.print(f"\nbest other over einsumx: geometric mean {exp(fmean(map(log, ratios))):.2f}, worst {min(ratios):.2f}, "
-          f"{sum(ratio >= 0.8 for ratio in ratios)} of {len(ratios)} at or above 0.8")  # fmt: skip
+    console.print(
+        f"\nbest other over einsumx: geometric mean {exp(fmean(map(log, ratios))):.2f}, worst {min(ratios):.2f}, "
+        f"{sum(ratio >= 0.8 for ratio in ratios)} of {len(ratios)} at or above 0.8"
+    )
     for other in contenders[1:]:
         each = [row["times"] for row in rows if other in row["times"] and "einsumx" in row["times"]]
         first, second = (

@@ -21,6 +21,7 @@ from einsumx.runtime.calls import added_first, cached_first
 from einsumx.runtime.request import Order, Request, as_framework, dtype_name, refuse, split
 from einsumx.runtime.results import deliver
 from einsumx.scalars import as_python
+from einsumx.tracing import as_node, between_graphs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,23 +61,6 @@ else:
     scaled = LazyModule("einsumx.algebra.scaled")
 
 __all__ = ["Order", "addeinsum", "computed", "einsum", "einsum_frexp", "einsum_path", "in_semiring", "plan", "planned"]
-
-
-def _traced(name: str) -> None:
-    """Have tracers take the function of that name in ``hooks`` as a whole, so that eager calls pay nothing for it.
-
-    torch.compile traces another function instead, which is imported then, and so works whichever of torch and einsumx
-    is imported first.
-    """
-
-    def compiled(*operands: Any, **options: Any) -> Any:
-        from einsumx.backends.torch.graphs import call
-
-        return call(name, *operands, **options)
-
-    function = getattr(hooks, name)
-    function.__dict__["_torchdynamo_inline"] = compiled  # the attribute by which torch.compile finds it
-    hooks.as_it_is(function)
 
 
 @overload
@@ -278,7 +262,7 @@ def in_semiring(name: str, add: str, multiply: str, *operands: Any, **options: A
 
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
 for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
-    _traced(name)
+    as_node(name)
 
 
 def computed(request: Request) -> Any:
@@ -456,3 +440,7 @@ def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool =
         f"  Peak memory:           {ir_text.quantity(cost.peak_bytes, 'B')}\n\n{contraction}"
     )
     return ["einsum_path", *contraction.path], text
+
+
+for function in (plan, einsum_path):
+    between_graphs(function)

@@ -7,13 +7,13 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import is_builtin
 from einsumx.api import einsum
 from einsumx.errors import AxisError, BackendError, SizeError, SublistError, shown
 from einsumx.ir.parse import symbol
-from einsumx.runtime.prepare import arrays_of
+from einsumx.runtime.shapes import shape_of
+from einsumx.tracing import inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,11 +61,8 @@ def tensordot(a: Any, b: Any, axes: Axes = 2) -> Any:
     axes = _as_numbers(axes)
     try:
         equation = _known(axes, a.shape, b.shape)
-    except (AttributeError, TypeError):  # numbers or lists
-        equation = ""
-    if not equation:
-        (a, b), shapes = _with_shapes(a, b)
-        equation = _known(axes, *shapes)
+    except (AttributeError, TypeError):  # numbers, lists, or sizes that a tracer does not know
+        return _traced_tensordot(a, b, axes)
     return einsum(equation, a, b)
 
 
@@ -97,45 +94,29 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     axes = None if axes is None else _as_numbers(axes)
     try:
         equation = _known(axes, a.shape)
-    except (AttributeError, TypeError):  # a number or a list
-        equation = ""
-    if not equation:
-        (a,), (shape,) = _with_shapes(a)
-        equation = _known(axes, shape)
+    except (AttributeError, TypeError):  # a number, a list, or sizes that a tracer does not know
+        return _traced_transpose(a, axes)
     return einsum(equation, a)
 
 
 def _traced_tensordot(a: Any, b: Any, axes: Axes = 2) -> Array:
     """The function that torch.compile traces instead of :func:`tensordot`, because it ignores caches."""
-    return einsum(_tensordot_equation(axes, a.shape, b.shape), a, b)
+    return einsum(_tensordot_equation(axes, _shape(0, a), _shape(1, b)), a, b)
 
 
 def _traced_transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     """The function that torch.compile traces instead of :func:`transpose`."""
-    return einsum(_transpose_equation(axes, len(a.shape)), a)
+    return einsum(_transpose_equation(axes, len(_shape(0, a))), a)
 
 
-tensordot.__dict__["_torchdynamo_inline"] = _traced_tensordot
-transpose.__dict__["_torchdynamo_inline"] = _traced_transpose
-hooks.as_it_is(tensordot)
-hooks.as_it_is(transpose)
+inlined(tensordot, _traced_tensordot)
+inlined(transpose, _traced_transpose)
 
 
-def _with_shapes(*operands: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
-    """The operands, with lists as arrays of their framework, and their shapes."""
-    arrays = list(operands)
-    try:
-        return arrays, [tuple(array.shape) for array in arrays]
-    except AttributeError:  # a number or a list
-        pass
-    if any(isinstance(operand, list | tuple) for operand in operands):
-        arrays = arrays_of(arrays, None)[1]
-    shapes = []
-    for number, array in enumerate(arrays):
-        if not hasattr(array, "shape") and not is_builtin(type(array)):
-            raise BackendError(f"operand {number} ({type_name(type(array))}) has no shape, so its axes have no numbers")
-        shapes.append(tuple(getattr(array, "shape", ())))
-    return arrays, shapes
+def _shape(number: int, operand: Any) -> tuple[int, ...]:
+    if not is_builtin(type(operand)) and not hasattr(operand, "shape"):
+        raise BackendError(f"operand {number} ({type_name(type(operand))}) has no shape, so its axes have no numbers")
+    return shape_of(operand)
 
 
 def _as_numbers(axes: Any) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from einsumx.adapters import hooks
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.caches import Uncacheable
 from einsumx.dtypes import Casting, check_casting
@@ -37,7 +36,8 @@ from einsumx.runtime.request import (
     split,
 )
 from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
-from einsumx.runtime.shapes import as_shapes
+from einsumx.runtime.shapes import as_shapes, shape_of
+from einsumx.tracing import between_graphs, inlined, method_between_graphs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,7 +185,7 @@ class Expression:
         """What torch.compile traces instead of a call: ``einsum``, which it records as one node."""
         shapes = [self._shapes[slot] for slot in self._variables]
         if len(operands) != len(shapes) or not all(
-            may_be_equal(*each) for each in zip([operand.shape for operand in operands], shapes)
+            may_be_equal(*each) for each in zip(map(shape_of, operands), shapes)
         ):
             raise SizeError(f"{self!r} takes other operands than these")
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
@@ -193,9 +193,9 @@ class Expression:
         function, first, keywords = self._request.call()
         return function(*first, *joined(self._written, ordered), **keywords, **options)
 
-    __call__.__dict__["_torchdynamo_inline"] = _compiled
-    hooks.as_it_is(__call__)
+    inlined(__call__, _compiled)
 
+    @method_between_graphs
     def plan(self, *operands: Any) -> Plan:
         """The plan that a call with these operands runs, constants included; see :func:`einsumx.plan`."""
         lazy_module = lazy_planner((*operands, *self._constants.values()))
@@ -344,3 +344,6 @@ def expression(
         framework=as_framework("expression", framework), effort=get_effort(),
     )  # fmt: skip
     return Expression(request)
+
+
+between_graphs(expression)

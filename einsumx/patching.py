@@ -68,6 +68,7 @@ class _Place(NamedTuple):
         ours: its replacement for the process.
         chosen: its replacement for blocks: calls ``ours`` in these, and ``native`` elsewhere.
         imported: the names of loaded modules that refer to one of these functions, if they are replaced too.
+        restored: called when all names are the framework's own functions again.
     """
 
     owner: Any
@@ -77,6 +78,7 @@ class _Place(NamedTuple):
     ours: Function
     chosen: Function
     imported: Bindings | None
+    restored: Callable[[], None] | None
 
 
 class Names:
@@ -108,6 +110,9 @@ class Names:
             _set(place, function)
             if place.imported is not None:
                 place.imported.assign(function)
+        if not is_replaced:
+            for restored in {place.restored for place in self._places if place.restored is not None}:
+                restored()
 
     def is_replaced_here(self) -> bool:
         """Whether an open block around what runs replaces the names."""
@@ -132,7 +137,9 @@ class Names:
             if (native, ours) not in by_functions:
                 chosen = _in_blocks(self.is_replaced_here, native, ours)
                 imported = Bindings(native, ours, chosen) if name.everywhere else None
-                by_functions[native, ours] = _Place(name.owner, name.name, held, native, ours, chosen, imported)
+                by_functions[native, ours] = _Place(
+                    name.owner, name.name, held, native, ours, chosen, imported, name.restored
+                )
                 for function in (ours, chosen):
                     setattr(function, OWN, native)
                     if name.tell is not None:

@@ -12,7 +12,6 @@ from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.backends.dask.program import ChunkedProgram
@@ -29,6 +28,7 @@ from einsumx.ir.text import displayed, plan_line, plan_text, shape_text
 from einsumx.planner.search import MOST_OF_ALL_ORDERS
 from einsumx.runtime.programs import path_text, retarget, run_program
 from einsumx.runtime.stored_plans import read_plan, text_of_plan
+from einsumx.tracing import between_graphs, inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,7 +107,13 @@ class Plan(Program):
         """
         return run_program(self, operands)
 
-    hooks.as_it_is(__call__)
+    def _compiled(self, *operands: Any) -> Any:
+        """What torch.compile traces instead of a call."""
+        from einsumx.backends.torch.graphs import call_plan
+
+        return call_plan(self, *operands)
+
+    inlined(__call__, _compiled)
 
     def draw(self) -> Drawing:
         """A picture of the plan: the contraction tree, each op's time and copies, and memory over time.
@@ -218,6 +224,8 @@ class BlockedPlan(BlockedProgram):
         array([ 3, 12])
         """
         return streaming_run.run_blocked(self, operands, out)
+
+    between_graphs(__call__)
 
     def __str__(self) -> str:
         """The blocks, how often each operand is read, peak memory and expected time.

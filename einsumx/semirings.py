@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
@@ -16,6 +15,7 @@ from einsumx.expressions import Expression
 from einsumx.planner.path import Optimize
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import Order, Request, split
+from einsumx.tracing import inlined, method_between_graphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +120,7 @@ class Semiring:
         keywords = out, dtype, None, order, casting, optimize, backend, memory_limit
         return computed(Request(written, inputs, *keywords, algebra=self.algebra))
 
+    @method_between_graphs
     def plan(
         self,
         *operands: Any,
@@ -141,6 +142,7 @@ class Semiring:
         )  # fmt: skip
         return planned(request, device, dtypes, stored)
 
+    @method_between_graphs
     def expression(
         self,
         *operands: Any,
@@ -153,6 +155,7 @@ class Semiring:
         keywords = {"dtype": dtype, "casting": casting, "optimize": optimize, "backend": backend}
         return Expression(self._request(*operands, **keywords))
 
+    @method_between_graphs
     def argmax(
         self,
         *operands: Any,
@@ -204,11 +207,6 @@ class Semiring:
         (array([[5.]]), {'j': array([[1]])})
         """
         keywords = {"dtype": dtype, "casting": casting, "optimize": optimize, "backend": backend}
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.compiler.is_compiling():
-            from einsumx.backends.torch.graphs import outside
-
-            return outside(_argmax_by_fields, *self.algebra.arguments, *operands, **keywords)  # type: ignore[no-any-return]
         return attained(self._request(*operands, **keywords))
 
     def _request(
@@ -237,16 +235,8 @@ def _cached_first(semiring: Semiring) -> Callable[..., Any]:
         return hooks.in_semiring(*semiring.algebra.arguments, *operands, **options)
 
     function: Callable[..., Any] = cached_first(semiring.einsum, of_semiring)
-    function.__dict__["_torchdynamo_inline"] = traced
-    hooks.as_it_is(function)
+    inlined(function, traced)
     return function
-
-
-def _argmax_by_fields(name: Any, add: Any, multiply: Any, *operands: Any, **options: Any) -> ArgmaxResult:
-    return Semiring(name, add, multiply).argmax(*operands, **options)
-
-
-hooks.as_it_is(Semiring.argmax)
 
 
 max_plus = Semiring("max-plus", "maximum", "add")

@@ -35,6 +35,7 @@ from einsumx.runtime.prepare import (
     sized_equation,
 )
 from einsumx.runtime.request import Contraction, Options, Request, Written, refuse, split
+from einsumx.tracing import between_graphs
 
 __all__ = ["ESTIMATED", "Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
 
@@ -148,6 +149,9 @@ def tune(
     request = Request(written, inputs, None, dtype, accumulate, "K", casting, optimize, backend, effort="estimate")
     adapter, arrays = arrays_of(inputs, request.adapter)
     return _tuned(_contraction(adapter, written, arrays, request.options(adapter)), arrays, rounds)
+
+
+between_graphs(tune)
 
 
 def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:

@@ -478,6 +478,231 @@ def test_compiled_expression_with_a_constant(form):
     torch.testing.assert_close(compiled(lambda lhs, rhs: expression(lhs, rhs) + 0)(lhs, rhs), lhs @ rhs @ weight)
 
 
+NUMBERS = {
+    "float": (2.5, 3.0, -1.5, 0.0),
+    "int": (2, 3, 7, 0),
+    "bool": (True, False, True),
+    "complex": (1j, 2 + 1j),
+}
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
+def test_compiled_numbers_that_change_from_call_to_call(kind, dtype):
+    tensor = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
+    product = lambda number, tensor: einsumx.einsum(",ij,->ij", number, tensor, 2)  # noqa: E731
+    function = compiled(product)
+    for number in NUMBERS[kind]:
+        found, expected = function(number, tensor), tensor * number * 2
+        assert found.dtype == product(number, tensor).dtype
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_one_graph_serves_all_numbers():
+    counted = import_module("torch._dynamo.testing").CompileCounterWithBackend("aot_eager")
+    function = torch.compile(partial(einsumx.einsum, ",i,->i"), fullgraph=True, dynamic=True, backend=counted)
+    tensor = torch.ones(3, requires_grad=True)
+    for number in (2.5, 3.5, -1.5):
+        result = function(number, tensor, 2)
+        assert result.tolist() == [2 * number] * 3
+        assert torch.autograd.grad(result.sum(), tensor)[0].tolist() == [2 * number] * 3
+    assert counted.frame_count == 1
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_numbers_that_a_dtype_does_not_hold_wrap_as_they_do_uncompiled():
+    tensor = torch.ones(2, dtype=torch.int8)
+    function = compiled(partial(einsumx.einsum, ",i->i"), dynamic=True)
+    for number in (300, 200, -130):
+        assert function(number, tensor).tolist() == einsumx.einsum(",i->i", number, tensor).tolist()
+
+
+def scaled_by_sizes(tensor):
+    rows, columns = tensor.shape
+    return einsumx.einsum(",ij,j,->ij", rows, tensor, [1 / columns, rows, 2.0], rows / columns)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("way", ["compile", "export", "strict export", "make_fx"])
+def test_sizes_of_tensors_are_operands_of_a_graph_for_all_sizes(way):
+    class Scaled(torch.nn.Module):
+        def forward(self, tensor):
+            return scaled_by_sizes(tensor)
+
+    dims = {"tensor": {0: torch.export.Dim("rows", min=2)}}
+    match way:
+        case "compile":
+            function = compiled(scaled_by_sizes, dynamic=True)
+        case "make_fx":
+            make_fx = import_module("torch.fx.experimental.proxy_tensor").make_fx
+            function = make_fx(scaled_by_sizes, tracing_mode="symbolic")(torch.ones(5, 3))
+        case _:
+            strict = way == "strict export"
+            exported = torch.export.export(Scaled(), (torch.ones(5, 3),), dynamic_shapes=dims, strict=strict)
+            function = exported.module()
+    for rows in (5, 4, 7):
+        expected = rows * torch.tensor([1 / 3, rows, 2.0]) * rows / 3
+        torch.testing.assert_close(function(torch.ones(rows, 3)), expected.expand(rows, 3))
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_lists_are_tensors_at_the_first_call():
+    tensor = torch.arange(6.0).reshape(2, 3)
+
+    def function(tensor, weights):
+        row = einsumx.einsum("j,ij->i", weights, tensor) + einsumx.einsum("ij,ij->i", tensor, [[1, 2, 3], [4, 5, 6]])
+        row += einsumx.tensordot(tensor, [1.0, 2.0, 3.0], 1) + einsumx.tensordot(tensor[:, 0], 2, 0)
+        row += einsumx.semirings.max_plus.einsum("ij,j->i", tensor, [0.0, 1.0, 2.0])
+        return einsumx.addeinsum([1.0, 2.0], "i->i", row)
+
+    for weights in ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], (1, 1, 1)):
+        torch.testing.assert_close(compiled(function)(tensor, weights), function(tensor, weights))
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_number_of_unknown_value_is_an_operand():
+    class Scaled(torch.nn.Module):
+        def forward(self, factor, tensor):
+            return einsumx.einsum(",i->i", factor.item(), tensor)
+
+    exported = torch.export.export(Scaled(), (torch.tensor(2.0), torch.ones(3)))
+    assert exported.module()(torch.tensor(5.0), torch.ones(3)).tolist() == [5.0] * 3
+
+
+PLANS = {
+    "of torch": {"backend": "torch"},
+    "of NumPy": {},
+    "accumulate": {"backend": "torch", "accumulate": "float64"},
+    "dtype": {"backend": "torch", "dtype": "float64"},
+    "path": {"backend": "torch", "optimize": [(0, 1)]},
+}
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("kind", PLANS)
+def test_compiled_and_exported_calls_of_plans(kind):
+    plan = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), dtypes="float32", **PLANS[kind])
+    lhs, rhs = torch.rand(3, 4, requires_grad=True), torch.rand(4, 5)
+    expected = plan(lhs, rhs)
+    assert expected.dtype == getattr(torch, plan.dtype)
+
+    class Planned(torch.nn.Module):
+        def forward(self, lhs, rhs):
+            return plan(lhs, rhs) + 1
+
+    exported = torch.export.export(Planned(), (lhs, rhs), strict=True).module()
+    for found in (compiled(Planned())(lhs, rhs) - 1, compiled(plan)(lhs, rhs), exported(lhs, rhs) - 1):
+        assert found.dtype == expected.dtype
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(
+            *(torch.autograd.grad(each.sum(), lhs, retain_graph=True) for each in (found, expected))
+        )
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_plans_of_a_semiring_and_of_unknown_sizes():
+    lhs, rhs = torch.rand(3, 4), torch.rand(4, 5)
+    best = einsumx.semirings.max_plus.plan("ij,jk->ik", (3, 4), (4, 5), dtypes="float32")
+    torch.testing.assert_close(compiled(best)(lhs, rhs), (lhs[..., None] + rhs).amax(1))
+    of_any_size = einsumx.plan("ij,jk->ik", (None, 4), (4, 5), dtypes="float32")
+    function = compiled(of_any_size, dynamic=True)
+    for rows in (3, 6):
+        torch.testing.assert_close(function(torch.ones(rows, 4), rhs), rhs.sum(0).expand(rows, 5))
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_compiled_plan_takes_no_other_sizes_or_dtypes(dynamic):
+    plan = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), dtypes="float32", backend="torch")
+    function = compiled(plan, dynamic=dynamic)
+    torch.testing.assert_close(function(torch.ones(3, 4), torch.ones(4, 5)), torch.full((3, 5), 4.0))
+    for shape, dtype, message in (
+        ((6, 4), torch.float32, "operand 0 has (shape|another size along axis 0)"),
+        ((3, 4), torch.float64, "operand 0 has dtype float64, but the plan is made for float32"),
+    ):
+        with pytest.raises(Exception, match=message):
+            function(torch.ones(shape, dtype=dtype), torch.ones(4, 5))
+
+
+BETWEEN_GRAPHS = {
+    "a plan": lambda lhs, rhs: einsumx.plan("ij,jk->ik", lhs, rhs)(lhs, rhs),
+    "its memory": lambda lhs, rhs: lhs @ rhs + einsumx.plan("ij,jk->ik", lhs, rhs).peak_bytes,
+    "an expression": lambda lhs, rhs: einsumx.expression("ij,jk->ik", lhs.shape, rhs)(lhs),
+    "a path": lambda lhs, rhs: lhs @ rhs + einsumx.einsum_path("ij,jk->ik", lhs, rhs)[0][1][1],
+    "a semiring's plan": lambda lhs, rhs: einsumx.semirings.max_plus.plan("ij,jk->ik", lhs, rhs)(lhs, rhs),
+    "argmax": lambda lhs, rhs: einsumx.semirings.max_plus.argmax("ij,jk->ik", lhs, rhs).positions["j"],
+    "a limit": lambda lhs, rhs: einsumx.einsum("ij,jk->ik", lhs, rhs, memory_limit="1 MB"),
+    "numbers": lambda lhs, rhs: lhs @ rhs + float(einsumx.einsum("i,i->", [1.0, 2.0], [3.0, 4.0])),
+}
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("what", BETWEEN_GRAPHS)
+@pytest.mark.filterwarnings("ignore")  # of what torch.compile meets outside of the graph
+def test_what_is_computed_between_graphs(what):
+    """Also without an error of what torch.compile meets there, and with a reason where a graph must not end."""
+    function = BETWEEN_GRAPHS[what]
+    lhs, rhs = torch.rand(3, 4), torch.rand(4, 5)
+    torch.testing.assert_close(torch.compile(function, backend="eager")(lhs, rhs), function(lhs, rhs))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"einsumx makes plans and expressions, measures, .* outside of graphs"):
+        compiled(function)(lhs, rhs)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_numpy_arrays_in_a_compiled_function_are_contracted_by_numpys_rules():
+    numbers = np.arange(4, dtype="int32"), np.full(4, 0.5, "float32")
+    result = torch.compile(partial(einsumx.einsum, "i,i->"), backend="eager")(*numbers)
+    assert isinstance(result, np.ndarray | np.generic)
+    assert (result.dtype, float(result)) == (np.dtype("float64"), 3.0)
+
+
+def test_argmax_is_exported():
+    class Best(torch.nn.Module):
+        def forward(self, lhs, rhs):
+            value, positions = einsumx.semirings.max_plus.argmax("ij,jk->ik", lhs, rhs)
+            return value, positions["j"]
+
+    lhs, rhs = torch.rand(3, 4), torch.rand(4, 5)
+    exported = torch.export.export(Best(), (lhs, rhs), strict=False).module()
+    terms = torch.rand(3, 4)[..., None] + rhs
+    for found, expected in zip(exported(lhs, rhs), (lhs[..., None] + rhs).max(1)):
+        torch.testing.assert_close(found, expected)
+    assert [each.shape for each in exported(terms[..., 0], rhs)] == [(3, 5)] * 2
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_one_graph_serves_all_factors():
+    counted = import_module("torch._dynamo.testing").CompileCounterWithBackend("aot_eager")
+    lhs, rhs, c = torch.rand(2, 300), torch.rand(300, 2), torch.rand(2, 2, dtype=torch.float64)
+    added = lambda alpha, beta: einsumx.addeinsum(c, "ij,jk->ik", lhs, rhs, alpha=alpha, beta=beta)  # noqa: E731
+    function = torch.compile(added, fullgraph=True, dynamic=True, backend=counted)
+    for alpha, beta in ((2.5, 0.5), (1.25, -3.5), (-0.1, 7.7)):
+        expected = alpha * (lhs.double() @ rhs.double()) + beta * c
+        torch.testing.assert_close(function(alpha, beta), expected, rtol=1e-5, atol=1e-5)
+    assert counted.frame_count == 1
+
+
+def test_a_factor_that_has_no_value_in_a_graph_says_what_to_do():
+    function = torch.compile(
+        lambda c, factor: einsumx.addeinsum(c, "i->i", c, alpha=factor), fullgraph=True, backend="eager"
+    )
+    with pytest.raises(Exception, match=r"alpha= is a number, and this .* has no value yet; multiply the result by it"):
+        function(torch.ones(3), torch.tensor(2.0))
+
+
+def test_symbolic_traces_of_tensordot_and_transpose_serve_all_sizes():
+    make_fx = import_module("torch.fx.experimental.proxy_tensor").make_fx
+    graph = make_fx(lambda lhs, rhs: einsumx.transpose(einsumx.tensordot(lhs, rhs, 1)), tracing_mode="symbolic")(
+        torch.rand(2, 3), torch.rand(3, 4)
+    )
+    lhs, rhs = torch.rand(5, 6), torch.rand(6, 7)
+    torch.testing.assert_close(graph(lhs, rhs), (lhs @ rhs).T)
+
+
 # -- threads and devices ----------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Clients that record or watch ``torch.einsum``: torch.fx, TorchScript, TorchFunctionMode, opt_einsum_fx, e3nn."""
 
+import importlib
 import pickle
 from contextlib import nullcontext
 
@@ -170,6 +171,57 @@ def test_a_mode_sees_one_einsum_with_an_equation_as_it_does_of_torch(kind):
 def test_torchs_default_device_leaves_einsum_to_einsumx():
     with einsumx.patched("torch"), torch.device("cpu"), pytest.raises(einsumx.SizeError):
         torch.einsum("ij,jk->ik", LHS, LHS)
+
+
+# -- torch.compile ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def first_use_of_dynamo():
+    """torch.compile as it is before its first use: it has not looked up any function yet."""
+    rules = importlib.import_module("torch._dynamo.trace_rules")
+    torch._dynamo.reset()
+    rules.clear_lru_cache()
+    yield
+    torch._dynamo.reset()
+    rules.clear_lru_cache()
+
+
+@pytest.mark.usefixtures("first_use_of_dynamo")
+@pytest.mark.parametrize("first", [Separate(), torch.nn.Identity()])
+@pytest.mark.parametrize("how", ["block", "process"])
+def test_torch_compile_knows_torchs_own_einsum_after_a_patch_in_which_it_was_first_used(first, how):
+    arguments = (LHS, RHS) if isinstance(first, Separate) else (LHS,)
+    with einsumx.patched("torch") if how == "block" else nullcontext():
+        if how == "process":
+            einsumx.patch("torch")
+        torch.compile(first, fullgraph=True, backend="eager")(*arguments)
+        if how == "process":
+            einsumx.unpatch("torch")
+    function = torch.compile(Separate(), fullgraph=True, backend="eager")
+    assert function(LHS, RHS).tolist() == PRODUCT
+    with einsumx.patched("torch"), pytest.raises(Exception, match="label 'j' has size 3 in operand 0"):
+        function(LHS, LHS)
+    assert function(LHS, RHS).tolist() == PRODUCT
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_decorated_function_is_patched_when_a_checkpoint_calls_it_again(within):
+    checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
+    factors = torch.arange(12.0).reshape(3, 4).requires_grad_()
+
+    def layer(lhs):
+        return torch.einsum("ij,jk->ik", lhs, factors).relu()
+
+    lhs = LHS.clone().requires_grad_()
+    with maybe_patched(within):
+        result = checkpoint(einsumx.patched("torch")(layer), lhs, use_reentrant=False)
+    found = torch.autograd.grad(result.sum(), (lhs, factors))
+    for one, other in zip(found, torch.autograd.grad(layer(lhs).sum(), (lhs, factors))):
+        torch.testing.assert_close(one, other)
 
 
 # -- e3nn -----------------------------------------------------------------------------------------------------------

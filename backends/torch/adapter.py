@@ -280,6 +280,11 @@ class TorchAdapter(Adapter):
         return self.xp.strided
 
     @cached_property
+    def _symbols(self) -> dict[type, type]:
+        """The types of numbers that change between the calls of a graph, and those of Python that they stand for."""
+        return {self.xp.SymBool: bool, self.xp.SymInt: int, self.xp.SymFloat: float}
+
+    @cached_property
     def _signed(self) -> dict[Any, Any]:
         """For the unsigned dtypes that torch cannot sum, the signed ones whose sums have the same bits."""
         return {self.dtype(name): self.dtype(signed) for name, signed in SIGNED.items() if hasattr(self.xp, name)}
@@ -418,13 +423,15 @@ class TorchAdapter(Adapter):
         if like is None:
             return self.xp.as_tensor(value)
         if isinstance(value, list | tuple):
-            return self.xp.as_tensor(value, device=like.device)
+            return self._kernels.nested(value, like.device)
         target = self.dtype(dtype)
-        if not adopts(dtype, type(value)):
+        if not adopts(dtype, self._symbols.get(type(value), type(value))):
             # As in torch, a Python scalar only changes the result to another kind of number, in its default dtype.
             target = self.xp.result_type(self.xp.empty(1, dtype=target), value)
         try:
-            return self.xp.scalar_tensor(value, dtype=target, device=like.device)
+            if type(like) is self.xp.Tensor:
+                return self.xp.scalar_tensor(value, dtype=target, device=like.device)
+            return self._kernels.traced_number(value, target, like.device)
         except (OverflowError, RuntimeError):  # the cast of a tensor wraps, or makes an infinity of it
             return self.xp.as_tensor(value, device=like.device).to(target)
 

@@ -8,29 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
+import numpy
+
 from einsumx.adapters import hooks
 from einsumx.algebra.scaled import FrexpResult
+from einsumx.ir.program import Program
+from einsumx.runtime.programs import run_program
 
-__all__ = ["call", "contract", "outside", "patched_einsum"]
+__all__ = ["call", "call_plan", "contract", "outside", "patched_einsum"]
+
+_WHY = (
+    "einsumx makes plans and expressions, measures, finds positions by argmax(), keeps a memory_limit= and contracts "
+    "NumPy arrays, numbers and lists outside of graphs. Do that before, and call plans and expressions in the graph; "
+    "or compile without fullgraph=True, or export with strict=False"
+)
+"""What torch.compile says where a graph must not end."""
+
+
+torch: Any = import_module("torch")
 
 
 def call(name: str, *operands: Any, **options: Any) -> Any:
     """What is traced in the place of a function of :mod:`einsumx.adapters.hooks`: a node of the graph.
 
-    Under a memory limit the function is called outside of the graph.
+    Under a memory limit, and for what is no tensor, the function is called outside of the graph. A graph would make
+    tensors of NumPy's arrays, and einsumx contracts these, numbers and lists by NumPy's rules.
     """
-    if options.get("memory_limit") is not None:
+    if options.get("memory_limit") is not None or not _are_tensors(operands):
         return outside(getattr(hooks, name), *operands, **options)
     result = _NODES[name](*operands, **options)
     return FrexpResult(*result) if name == "einsum_frexp" else result
 
 
+def _are_tensors(operands: tuple[Any, ...]) -> bool:
+    """Whether some operands are tensors, and none is an array of NumPy."""
+    is_array = [isinstance(operand, numpy.ndarray) for operand in operands]
+    return not any(is_array) and any(isinstance(operand, torch.Tensor) for operand in operands)
+
+
 def einsum_node(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum` as a node of a graph, with gradients."""
-    return hooks.einsum(*operands, **options)
+    return hooks.einsum(*_as_lists(operands), **options)
 
 
 def addeinsum_node(c: Any, *operands: Any, alpha: Any = 1, beta: Any = 1, out: Any = None, **options: Any) -> Any:
@@ -38,55 +60,93 @@ def addeinsum_node(c: Any, *operands: Any, alpha: Any = 1, beta: Any = 1, out: A
 
     While the graph is traced, numbers that change between calls are symbols without values.
     """
-    torch = import_module("torch")
+    c, *arguments = _as_lists((c, *operands))
     if out is None and any(isinstance(factor, torch.SymFloat) for factor in (alpha, beta)):
-        result = hooks.einsum(*operands, **options)
+        result = hooks.addeinsum(c, *arguments, beta=0, **options)
         if result.is_floating_point() or result.is_complex():
-            total = result * alpha if beta == 0 else result * alpha + c * beta
-            return total if options.get("dtype") is None else total.to(result.dtype)
+            total = result * alpha
+            return total if beta == 0 else total + beta * torch.as_tensor(c, dtype=result.dtype, device=result.device)
     alpha, beta = [float(factor) if isinstance(factor, torch.SymFloat) else factor for factor in (alpha, beta)]
-    return hooks.addeinsum(c, *operands, alpha=alpha, beta=beta, out=out, **options)
+    return hooks.addeinsum(c, *arguments, alpha=alpha, beta=beta, out=out, **options)
+
+
+def _as_lists(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands with lists in the place of those of a class of their own, which a graph has."""
+    return tuple([_as_list(operand) if isinstance(operand, list) else operand for operand in operands])
+
+
+def _as_list(values: list[Any]) -> list[Any]:
+    return [_as_list(value) if isinstance(value, list) else value for value in values]
 
 
 def frexp_node(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum_frexp` as a node of a graph, which returns a plain tuple."""
-    return tuple(hooks.einsum_frexp(*operands, **options))
+    return tuple(hooks.einsum_frexp(*_as_lists(operands), **options))
 
 
 def semiring_node(*operands: Any, **options: Any) -> Any:
     """:meth:`einsumx.Semiring.einsum` as a node of a graph, by the fields of the semiring."""
-    return hooks.in_semiring(*operands, **options)
+    return hooks.in_semiring(*_as_lists(operands), **options)
 
 
 def patched_einsum(*operands: Any, **options: Any) -> Any:
     """``torch.einsum`` as a node of a graph, while einsumx replaces it."""
-    return import_module("torch").einsum(*operands, **options)
+    return torch.einsum(*_as_lists(operands), **options)
 
 
 def contract(*operands: Any, **options: Any) -> Any:
     """``opt_einsum.contract`` as a node of a graph, while einsumx replaces it."""
-    return import_module("opt_einsum").contract(*operands, **options)
+    return import_module("opt_einsum").contract(*_as_lists(operands), **options)
 
 
-@import_module("torch").compiler.disable  # type: ignore[untyped-decorator]
+def call_plan(program: Program, *operands: Any) -> Any:
+    """What is traced in the place of the call of a plan: a node that runs its own ops."""
+    if not _are_tensors(operands):
+        return outside(type(program).__call__, program, *operands)
+    return plan_node(_name_of(program), *operands)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _name_of(program: Program) -> str:
+    """The name by which nodes find a plan, as a node has only tensors and constants as arguments."""
+    if program not in _programs:
+        _programs.append(program)
+    return f"plan {_programs.index(program)}"
+
+
+_programs: list[Program] = []
+"""The plans that are called in graphs, which may run at any time."""
+
+
+def plan_node(name: str, *operands: Any) -> Any:
+    """The call of a plan as a node of a graph, with gradients."""
+    return run_program(_programs[int(name.removeprefix("plan "))], _as_lists(operands))
+
+
 def outside(function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
-    """Call a function outside of graphs: einsum with a memory limit, and what reads sizes and values as it goes."""
+    """What is traced in the place of a function that is called between graphs, and in which nothing is traced."""
+    _run_as_they_are()
+    return _outside(function, *operands, **options)
+
+
+@partial(torch.compiler.disable, reason=_WHY)
+def _outside(function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
     return function(*operands, **options)
 
 
-def _run_as_it_is(function: Callable[..., Any]) -> None:
-    """Let torch.compile run a function without tracing it, and all that it calls, where it is called between graphs.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _run_as_they_are() -> bool:
+    """Let torch.compile run the functions that are called between graphs, and all that they call, without tracing them.
 
-    A call of :func:`outside` ends the graph before the call of einsum that led to it, which torch.compile would trace.
+    A call of :func:`_outside` ends the graph before the call that led to it, which torch.compile would trace.
     """
-    with suppress(AttributeError):  # a torch without this call traces it, which takes some seconds
-        frames = import_module("torch")._C._dynamo.eval_frame
+    with suppress(AttributeError):  # a torch without this call traces them, which takes some seconds
+        frames = torch._C._dynamo.eval_frame
         skip = frames._FrameAction.SKIP
-        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+        for function in (hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, *hooks.between_graphs):
+            frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    return True
 
-
-for called in (hooks.einsum, hooks.addeinsum, hooks.einsum_frexp):
-    _run_as_it_is(called)
 
 _NODES = {
     "einsum": einsum_node,
@@ -95,5 +155,5 @@ _NODES = {
     "in_semiring": semiring_node,
 }
 
-for node in (*_NODES.values(), patched_einsum, contract):
-    import_module("torch").compiler.allow_in_graph(node)
+for node in (*_NODES.values(), plan_node, patched_einsum, contract):
+    torch.compiler.allow_in_graph(node)

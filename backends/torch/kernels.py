@@ -42,8 +42,10 @@ __all__ = [
     "lasting",
     "layout_without_guards",
     "multiply",
+    "nested",
     "product",
     "product_into",
+    "traced_number",
 ]
 
 Shape: TypeAlias = tuple[int, ...]
@@ -508,3 +510,40 @@ def has_values(array: Array) -> bool:
     if type(array) not in _PLAIN or array.is_meta or torch.compiler.is_compiling() or not has_memory(array):
         return False
     return not (torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state())
+
+
+def traced_number(value: Any, dtype: Any, device: Any) -> Array:
+    """A Python number, or a symbol for one, as a tensor in a graph."""
+    if type(value) is torch.SymFloat:  # torch.compile makes one graph of products for all floats
+        return torch.ones((), dtype=dtype, device=device) * value
+    # In a graph, a number that the dtype does not hold would be an error of a later call.
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    if not dtype.is_floating_point and not dtype.is_complex:
+        wide = torch.int64
+    return torch.scalar_tensor(value, dtype=wide, device=device).to(dtype)
+
+
+def nested(values: Sequence[Any], device: Any) -> Array:
+    """A nested list as a tensor; some of its numbers may be symbols."""
+    kinds = set(_kinds(values))
+    if kinds.isdisjoint(_SYMBOLS):
+        return torch.as_tensor(values, device=device)
+    dtype = torch.get_default_dtype() if kinds & {float, torch.SymFloat} else torch.int64
+    return _stacked(values, dtype, device)
+
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _kinds(values: Any) -> Iterator[type]:
+    if not isinstance(values, list | tuple):
+        yield type(values)
+        return
+    for value in values:
+        yield from _kinds(value)
+
+
+def _stacked(values: Any, dtype: Any, device: Any) -> Array:
+    if not isinstance(values, list | tuple):
+        return traced_number(values, dtype, device)
+    return torch.stack([_stacked(value, dtype, device) for value in values])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from functools import wraps
 from importlib import import_module
@@ -28,7 +29,7 @@ _scripted: list[Function] = []
 def names() -> Iterator[Name]:
     """The names of torch's einsum."""
     for owner in (torch, torch.functional):
-        yield Name(owner, "einsum", tell=_tell, around=_around)
+        yield Name(owner, "einsum", tell=_tell, around=_around, restored=_restored)
 
 
 def _around(native: Function, eager: Function) -> Function:
@@ -110,3 +111,11 @@ def _tell(function: Function) -> None:
     builtins._get_builtin_table()  # creates the table at the first call, from the functions that then have each name
     builtins._register_builtin(function, "aten::einsum")
     _scripted.append(function)
+
+
+def _restored() -> None:
+    """Have torch.compile find torch's own function: its table has the functions that each name had when it was made."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    table = getattr(rules, "get_torch_obj_rule_map", None)
+    if table is not None and table.cache_info().currsize and torch.einsum not in table():
+        table.cache_clear()

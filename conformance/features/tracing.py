@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from einsumx import expression
+from einsumx import expression, plan
 from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import (
     cotangent,
@@ -16,7 +16,7 @@ from einsumx.conformance.checks import (
     judge_gradients_of,
     needs_gradients,
 )
-from einsumx.conformance.framework import Function
+from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.subject import Subject
 
 __all__ = ["FEATURES", "cases"]
@@ -134,6 +134,10 @@ def cases() -> Iterator[Case]:
             yield from traced(examples("ij,jk->ik  2,3 3,4"), dtype=dtype, full=True)
         specs, factors = operands((2, 4), (2, 3), (3, 4)), keywords(alpha=2.5, beta=-0.5)
         yield Case(transform, gives_the_same_traced, "ij,jk->ik", specs, factors, "addeinsum", function="addeinsum")
+    for transform in ("jit", "compile"):
+        number, pair = operands((), (2, 3)), operands((2, 3), (3, 4))
+        yield Case(transform, serves_numbers, ",ij->ij", number, about="numbers", only_einsumx=True)
+        yield Case(transform, serves_plans, "ij,jk->ik", pair, about="plans", only_einsumx=True)
     yield from cases_of("jit", has_gradients_inside, _TRACED[:8], about="gradients inside", quick=["ij,jk->ik"])
     for layout in ("F", "broadcast"):
         batches = examples("bij,bjk->bik  2,3,4 2,4,3")
@@ -175,6 +179,29 @@ def gives_the_same_traced(case: Case, subject: Subject) -> None:
         raise Failure("the second call ran the function again instead of the traced one")
     if case.dtype in framework.gradient_dtypes:
         judge_gradients_of(traced, case, subject, hosts, arrays)
+
+
+def serves_numbers(case: Case, subject: Subject) -> None:
+    """The traced function takes a number in the place of its first operand, another one in each call."""
+    traced = subject.framework.transformed(_transform(case, subject), subject.bound(case))
+    for call in ("first", "second", "third"):
+        hosts, arrays = subject.operands(case, call)
+        result = traced(hosts[0].item(), *arrays[1:])
+        subject.judge(result, subject.expected(case, hosts), f"the result of the {call} call")
+
+
+def serves_plans(case: Case, subject: Subject) -> None:
+    """A plan that is traced gives the plain sum and gradients."""
+    transform = _transform(case, subject)
+    hosts, arrays = subject.operands(case)
+    made = plan(case.equation, *arrays)
+
+    def planned(*operands: Array) -> Array:
+        return made(*operands)
+
+    traced = subject.framework.transformed(transform, planned)
+    subject.judge(traced(*arrays), subject.expected(case, hosts))
+    judge_gradients_of(traced, case, subject, hosts, arrays)
 
 
 def has_gradients_inside(case: Case, subject: Subject) -> None:

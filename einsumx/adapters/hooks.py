@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["addeinsum", "as_it_is", "einsum", "einsum_frexp", "in_semiring"]
+__all__ = ["addeinsum", "as_it_is", "between_graphs", "einsum", "einsum_frexp", "in_semiring"]
 
 einsum: Callable[..., Any]
 """:func:`einsumx.einsum`."""
@@ -21,6 +21,10 @@ einsum_frexp: Callable[..., Any]
 
 in_semiring: Callable[..., Any]
 """:meth:`einsumx.Semiring.einsum`, with the fields of the semiring as the first three arguments."""
+
+
+between_graphs: list[Callable[..., Any]] = []
+"""Functions that ``torch.compile`` calls between its graphs; see :mod:`einsumx.tracing`."""
 
 
 class _AsItIs:

@@ -12,6 +12,7 @@ __all__ = [
     "extends_arrays",
     "extension_error",
     "is_sparse",
+    "is_symbol",
     "lazy_module",
     "top_package",
     "type_name",
@@ -67,6 +68,11 @@ def lazy_module(kind: type) -> str | None:
 def is_sparse(kind: type) -> bool:
     """Whether a type is a sparse matrix like SciPy's; slicing one does not make it dense."""
     return hasattr(kind, "toarray") and hasattr(kind, "nnz")
+
+
+def is_symbol(kind: type) -> bool:
+    """Whether values of a type stand for Python numbers that change between the calls of a graph of PyTorch."""
+    return kind.__module__ == "torch" and kind.__name__ in ("SymBool", "SymInt", "SymFloat")
 
 
 def extends_arrays(kind: type) -> bool:

@@ -12,6 +12,7 @@ from einsumx.adapters.entry_points import declared_backends, load_backend
 from einsumx.adapters.operand_types import (
     extends_arrays,
     is_sparse,
+    is_symbol,
     lazy_module,
     top_package,
     type_name,
@@ -260,8 +261,8 @@ def _package_backend(package: str) -> Adapter | None:
 
 
 def is_builtin(kind: type) -> bool:
-    """Whether values of this type are Python scalars, lists or tuples."""
-    return kind in (bool, int, float, complex, list, tuple)
+    """Whether values of this type are Python scalars, lists or tuples; or numbers that PyTorch traces."""
+    return kind in (bool, int, float, complex, list, tuple) or is_symbol(kind)
 
 
 def lazy(operands: Sequence[Any]) -> Any:

@@ -45,6 +45,7 @@ class Name(NamedTuple):
         tell: called with each function before it becomes the attribute's value.
         around: makes the replacement from the framework's function and einsumx's default replacement.
         everywhere: whether to replace the function also in modules that imported it.
+        restored: called when all names are the framework's own functions again.
     """
 
     owner: Any
@@ -53,6 +54,7 @@ class Name(NamedTuple):
     tell: Callable[[Function], None] | None = None
     around: Callable[[Function, Function], Function] | None = None
     everywhere: bool = False
+    restored: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,7 @@ def record(cls: _Class) -> _Class:
     if template is not None and not made._is_checked and "__init__" not in cls.__dict__:
         code = template.__code__.replace(co_varnames=("self", *made.__match_args__))
         puts = {f"_put{place}": put for place, put in enumerate(made._setters)}
+        puts["__builtins__"] = __builtins__  # where torch.compile looks for it
         made.__init__ = FunctionType(code, puts, "__init__", made._defaults)
         made.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
     return made  # type: ignore[no-any-return]

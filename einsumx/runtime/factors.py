@@ -11,7 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.facets import needs_gradient
-from einsumx.adapters.operand_types import type_name
+from einsumx.adapters.operand_types import is_symbol, type_name
 from einsumx.adapters.registry import owner
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import REFUSALS, BackendError, shown
@@ -76,12 +76,17 @@ def _as_factor(name: str, value: Any) -> Any:
     if adapter is not None and needs_gradient(adapter, value):
         raise BackendError(f"{name}= has no gradient; multiply the result by it instead, or detach it")
     try:
-        return _value(adapter, value)
+        found = _value(adapter, value)
     except REFUSALS as error:
-        raise BackendError(
-            f"{name}= is a number, and this {type_name(type(value))} has no value yet; multiply the result by it "
-            "instead"
-        ) from error
+        raise _no_value(name, value) from error
+    if is_symbol(type(found)):
+        raise _no_value(name, value)
+    return found
+
+
+def _no_value(name: str, value: Any) -> BackendError:
+    what = f"{name}= is a number, and this {type_name(type(value))} has no value yet"
+    return BackendError(f"{what}; multiply the result by it instead")
 
 
 def _value(adapter: Adapter | None, array: Any) -> Any:

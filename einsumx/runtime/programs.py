@@ -72,11 +72,21 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     actual = described(adapter, signatures)
     for number, (operand, planned) in enumerate(zip(actual, program.operands)):
         check_operand(number, operand, planned, program.written)
+        if not is_known(operand.shape) and is_known(planned.shape):
+            arrays[number] = _in_shape(adapter, number, arrays[number], planned, program.written)
     if not all(is_known(operand.shape) for operand in program.operands):
         return by_layout(contraction_of(adapter, program.equation, actual, device, _options(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
     run: Run = _verified_run(program, adapter, device, fits, adapter.autocast(device))
     return run(*arrays)
+
+
+def _in_shape(adapter: Adapter, number: int, array: Array, planned: Operand, text: str) -> Array:
+    """An operand with sizes that a tracer does not know, after a check that they are the planned ones."""
+    for axis, size in enumerate(planned.shape):
+        message = f"operand {number} has another size along axis {axis} than {size}, for which the plan is made"
+        array = adapter.with_size(array, axis, size, f"{message}\n  {excerpt(text)}")
+    return array
 
 
 def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:

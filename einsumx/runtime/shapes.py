@@ -15,7 +15,7 @@ from einsumx.runtime.prepare import parsed
 from einsumx.runtime.request import Written
 from einsumx.scalars import as_python
 
-__all__ = ["as_dtypes", "as_shapes", "check_device", "check_out", "free_bytes"]
+__all__ = ["as_dtypes", "as_shapes", "check_device", "check_out", "free_bytes", "shape_of"]
 
 
 def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...] | None]:
@@ -103,3 +103,16 @@ def free_bytes(adapter: Adapter, device: str) -> int | None:
     except (ImportError, *REFUSALS) as error:
         name = f" {shown(device)}" if device else ""
         raise BackendError(f"{adapter.name} finds no device{name}: {error}") from error
+
+
+def shape_of(operand: Any) -> tuple[Any, ...]:
+    """The shape of an array, of a number, or of a list by its first elements.
+
+    >>> shape_of(2), shape_of([[1, 2, 3], [4, 5, 6]])
+    ((), (2, 3))
+    """
+    if isinstance(operand, int | float | complex):
+        return ()
+    if isinstance(operand, list | tuple):
+        return (len(operand), *shape_of(operand[0])) if operand else (0,)
+    return tuple(operand.shape) if hasattr(operand, "shape") else ()
