@@ -181,7 +181,6 @@ class NumpyAdapter(Adapter):
     """NumPy arrays on the CPU."""
 
     name = "numpy"
-    own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     module = "numpy"
     import_statement = "import numpy as np"
     install = "pip install numpy"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from math import prod
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
-from einsumx.errors import BackendError, EinsumxError, SizeError, shown
+from einsumx.errors import BackendError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
@@ -209,10 +209,6 @@ class TensorflowAdapter(Adapter):
         """The type of tensors that have values."""
         with self.xp.init_scope():
             return type(self.xp.zeros(()))
-
-    @property
-    def own_errors(self) -> Mapping[type[EinsumxError], type[Exception]]:  # type: ignore[override]
-        return {SizeError: patch.InvalidArgument, BackendError: patch.InvalidArgument}
 
     # -- which arrays -----------------------------------------------------------------------------------
 

@@ -93,7 +93,10 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
             if is_key(arrays, written, *_hashed(options)):
                 raise
         else:
-            return run(*arrays) if out is None else run(out, *arrays)
+            try:
+                return run(*arrays) if out is None else run(out, *arrays)
+            except EinsumxError:  # before any work, such as that out= is read-only
+                pass
         if out is not None:
             options["out"] = out
         return function(equation, *operands, **options)

@@ -157,6 +157,14 @@ def test_operands_that_are_chunked_alike_are_not_rechunked(equation, operands, c
     assert tasks(result)[1] == 0
 
 
+def test_patched_dask_leaves_what_einsumx_refuses_to_dask():
+    masked = da.from_array(np.ma.masked_equal([[1.0, 2.0], [3.0, 4.0]], 2), chunks=1)
+    with einsumx.patched("dask"):
+        assert da.einsum("ij->ji", masked).compute().tolist() == [[1, 3], [2, 4]]
+        with pytest.raises(einsumx.SizeError):
+            da.einsum("ijk->i", da.ones((2, 2), chunks=1))
+
+
 @pytest.mark.parametrize("kind", ["float8", "text", "masked"])
 def test_chunks_that_are_no_numbers_of_numpy_are_an_error_at_once(kind):
     if kind == "float8":
