@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from einsumx.ir import fill, parse, sizes
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.program import Operand, Path
+    from einsumx.planner import least_path as least
     from einsumx.planner import sparse_path as stored
 else:
     sizes = LazyModule("einsumx.ir.sizes")
     fill = LazyModule("einsumx.ir.fill")
     parse = LazyModule("einsumx.ir.parse")
     stored = LazyModule("einsumx.planner.sparse_path")
+    least = LazyModule("einsumx.planner.least_path")
 
 _optimizers: Any = LazyModule("opt_einsum.paths")
 
@@ -270,6 +272,8 @@ def _by_name(name: str) -> Callable[..., Any]:
     library, _, preset = name.partition(":")
     if library == "cotengra":
         return _cotengra(preset or "auto")
+    if name in ("optimal", "branch-all"):
+        return least.least_path  # type: ignore[no-any-return]
     try:
         optimizer: Callable[..., Any] = _optimizers.get_path_fn(name)
     except KeyError:
