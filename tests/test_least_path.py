@@ -1,4 +1,4 @@
-"""``optimize="optimal"`` and ``"branch-all"``: a path of the least arithmetic, also of more operands than can be tried."""
+"""``optimize="optimal"`` and ``"branch-all"``: a path of the least arithmetic, for many operands too."""
 
 import random
 from itertools import combinations

@@ -196,7 +196,7 @@ def _check_limit(path: Path, inputs: Sequence[frozenset[int]], equation: SizedEq
     *intermediates, _ = step_outputs(path, inputs, frozenset(equation.output))
     label_sizes = tuple(map(sizes.assumed, equation.sizes))
     largest = max((prod(label_sizes[label] for label in labels) for _, labels in intermediates), default=0)
-    if largest > limit:
+    if intermediates and largest > limit:
         raise MemoryLimitError(
             f"the path has an intermediate of {largest} elements, more than the limit of {limit} in optimize=; "
             f"raise the limit or leave it away\n  {excerpt(equation.text)}"
