@@ -273,7 +273,7 @@ def _by_name(name: str) -> Callable[..., Any]:
     if library == "cotengra":
         return _cotengra(preset or "auto")
     if name in ("optimal", "branch-all"):
-        return least.least_path  # type: ignore[no-any-return]
+        return least.least_path
     try:
         optimizer: Callable[..., Any] = _optimizers.get_path_fn(name)
     except KeyError:
