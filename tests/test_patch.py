@@ -694,6 +694,9 @@ def test_tensors_with_functions_of_their_own_have_them_called_with_torchs_functi
         assert (type(plain), len(calls)) == (Plain, 1)
         torch.einsum("ij,jk->ik", torch.nn.Parameter(torch.ones(2, 2)), torch.ones(2, 2))
         assert len(calls) == 2
+        with pytest.raises(einsumx.SizeError) as error:
+            torch.einsum("i->", plain)
+        assert isinstance(error.value, RuntimeError)
 
 
 # -- tracing ----------------------------------------------------------------------------------------------------
