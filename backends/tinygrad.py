@@ -6,7 +6,6 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial, wraps
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -16,7 +15,7 @@ from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
 from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
-from einsumx.errors import REFUSALS, BackendError, SizeError, excerpt, shown
+from einsumx.errors import REFUSALS, BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Native, Op
@@ -169,7 +168,6 @@ class TinygradAdapter(Adapter):
     module = "tinygrad"
     import_statement = "import tinygrad"
     install = "pip install tinygrad"
-    own_errors = MappingProxyType({SizeError: RuntimeError})
     cpu = TRAITS
     blocks = cached_property(TinygradBlocks)
     out = cached_property(TinygradOut)

@@ -131,6 +131,12 @@ def _as_numbers(axes: Any) -> Any:
 def _tensordot_equation(axes: Axes, lhs_shape: Sequence[int], rhs_shape: Sequence[int]) -> str:
     """The equation of a ``tensordot`` of arrays of these shapes."""
     lhs_axes, rhs_axes = _contracted_axes(axes)
+    for operand, shape in enumerate((lhs_shape, rhs_shape)):
+        if not isinstance(axes, Iterable) and len(lhs_axes) > len(shape):
+            raise AxisError(
+                f"axes={shown(axes)} sums over {len(lhs_axes)} axes of each operand, but operand {operand} has shape "
+                f"{shown(tuple(shape))}; pass {min(len(lhs_shape), len(rhs_shape))} or less"
+            )
     lhs_places = _positions(lhs_axes, len(lhs_shape), 0)
     rhs_places = _positions(rhs_axes, len(rhs_shape), 1)
     if len(lhs_places) != len(rhs_places):
@@ -192,7 +198,9 @@ def _positions(axes: Sequence[int], rank: int, operand: int) -> list[int]:
     """
     for axis in axes:
         if not -rank <= axis < rank:
-            raise AxisError(f"axes= names axis {axis} of operand {operand}, which has {rank} axes")
+            raise AxisError(
+                f"axes= names axis {axis} of operand {operand}, which has {rank} {'axis' if rank == 1 else 'axes'}"
+            )
     places = [axis % rank for axis in axes]
     if len(set(places)) != len(places):
         raise SizeError(f"axes= names an axis of operand {operand} twice: {shown(list(axes))}")

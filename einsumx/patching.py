@@ -21,23 +21,27 @@ from einsumx.adapters.replacement import (
     Function,
     Name,
     Replaceable,
-    as_error_of,
+    own_result,
     say_anew,
     say_native,
 )
 from einsumx.adapters.typing import FrameworkOptions
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
-from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
+from einsumx.errors import BackendError, EinsumxError
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import array_places, as_fields
-from einsumx.runtime.served import is_served, unserved, unserved_out
+from einsumx.runtime.served import is_served, unserved_out
+from einsumx.scalars import as_python
 
 __all__ = ["Name", "Names", "behind", "patch", "patched", "unpatch"]
 
 _KEYWORDS = frozenset(
     name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
 ).union(FrameworkOptions._fields)
+
+_OURS = _KEYWORDS - {"out", "dtype", "order", "casting", "optimize"}
+"""Those of which no framework has another of the same name that its signature does not show."""
 
 _lock = RLock()
 
@@ -171,15 +175,16 @@ def patch(*frameworks: str) -> None:
     This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum``,
     tinygrad's ``Tensor.einsum`` or ``dask.array.einsum``, or the einsum of any registered backend. It accepts the
     arguments of the original and of :func:`einsumx.einsum`.
-    ``optimize=`` True, False and None all search for a path. Errors are einsumx's, and also of the class that the
-    original raises for the mistake: with PyTorch, a SizeError is a RuntimeError too.
+    ``optimize=`` True, False and None all search for a path.
 
     ``patch("opt_einsum")`` replaces ``opt_einsum.contract`` in all modules that imported it, and calls of the
     expressions that ``opt_einsum.contract_expression`` makes. All arguments keep opt_einsum's meaning.
 
-    Unsupported calls fall back to the framework's own function and are logged: unknown keywords, operands that einsumx
-    does not serve (masked arrays, sparse tensors; for ``numpy.einsum`` any array but NumPy's), and a limit of elements
-    in NumPy's ``optimize=`` that no path keeps.
+    Calls that einsumx refuses fall back to the framework's own function and are logged, such as those with keywords
+    that it does not have, or with operands that it does not serve (masked arrays, sparse tensors; for ``numpy.einsum``
+    any array but NumPy's). If the framework's function raises an error too, the call raises einsumx's, which is then
+    also of the framework's class: with PyTorch, a SizeError is a RuntimeError. A call with keywords that einsumx alone
+    has, such as ``memory_limit=``, does not fall back.
 
     Names bound before (``from numpy import einsum``) keep the original, except with MXNet and opt_einsum. Functions
     that ``jax.jit`` has compiled keep what they recorded.
@@ -342,32 +347,24 @@ def behind(adapter: Adapter, native: Function) -> Function:
     name = f"{native.__module__}.{native.__qualname__}"
     keywords = _Keywords(native)
 
-    def checked(*operands: Any, **options: Any) -> Any:
+    @wraps(native)
+    def function(*operands: Any, **options: Any) -> Any:
         reason, has_array = _described(adapter, list(map(type, operands)))
         if not reason:
+            # Both functions may read the labels of a sublist.
+            operands = tuple([list(each) if hasattr(each, "__next__") else each for each in operands])
             try:
                 if has_array and not options:
                     return einsum(*operands)
                 accepted, reason = _accepted(adapter, options, keywords)
                 if not reason:
                     return einsum(*operands, **{"backend": adapter.name, **accepted})
-            except MemoryLimitError as error:
-                if "memory_limit" in options or "optimize" not in keywords:
+            except EinsumxError as error:
+                if not keywords.are_all_own(options):
                     raise
-                reason = str(error).partition("\n")[0]
-            except BackendError:
-                reason = unserved(adapter, operands)
-                if not reason:
-                    raise
+                return own_result(native, operands, options, error, name)
         say_native(name, operands, reason)
         return native(*operands, **options)
-
-    @wraps(native)
-    def function(*operands: Any, **options: Any) -> Any:
-        try:
-            return checked(*operands, **options)
-        except EinsumxError as error:
-            raise _as_own(adapter, error) from error.__cause__
 
     def translated(own: Adapter, options: dict[str, Any]) -> dict[str, Any]:
         if own.name != adapter.name:
@@ -389,14 +386,6 @@ def _described(adapter: Adapter, kinds: Sequence[type]) -> tuple[str, bool]:
     return "", bool(arrays)
 
 
-def _as_own(adapter: Adapter, error: EinsumxError) -> EinsumxError:
-    """An error that is also the one which the framework's own einsum raises for the same mistake."""
-    for ours, kind in adapter.own_errors.items():
-        if isinstance(error, ours):
-            return as_error_of(error, kind)
-    return error
-
-
 class _Keywords:
     """The keywords that a framework's function takes."""
 
@@ -410,7 +399,11 @@ class _Keywords:
             self._any = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
 
     def __contains__(self, name: str) -> bool:
-        return self._any or name in self._defaults
+        return name in self._defaults or (self._any and name not in _OURS)
+
+    def are_all_own(self, options: dict[str, Any]) -> bool:
+        """Whether a call has no keyword of einsumx's that the function does not have."""
+        return all(name in self or name not in _KEYWORDS for name in options)
 
     def is_default(self, name: str, value: Any) -> bool:
         """Whether a keyword has its default value."""
@@ -425,8 +418,11 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
             if not keywords.is_default(name, value):
                 return {}, f"einsumx has no keyword {name}="
             del accepted[name]
-    if accepted.get("optimize") in (True, False, None):
+    if isinstance(as_python(accepted.get("optimize")), bool | None):
         accepted.pop("optimize", None)
+    for name in ("order", "casting"):
+        if name in keywords and not isinstance(accepted.get(name), str | None):
+            return {}, f"{name}= is no text"
     out = accepted.get("out")
     if out is None or "out" not in keywords:
         return accepted, ""

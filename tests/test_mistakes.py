@@ -1,6 +1,7 @@
 """Typical mistakes of a first day: each error is of the right class, and says what is wrong, where, and what to do."""
 
 import re
+import traceback
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -219,3 +220,30 @@ def test_arrays_of_two_frameworks_are_one_error_and_not_two_in_a_row():
     with pytest.raises(einsumx.BackendError, match="two frameworks") as raised:
         einsumx.einsum("i,i->", torch.ones(3), np.ones(3))
     assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: einsumx.einsum("ij,j->i", a, a),
+        lambda a: einsumx.einsum("ij->ji", a, out=np.broadcast_to(0.0, a.shape)),
+        lambda a: einsumx.addeinsum(a, "ij,j->i", a, a),
+        lambda a: einsumx.einsum("ij->", [[1, 2], [3]]),
+    ],
+)
+def test_the_traceback_of_an_error_has_one_line_of_einsumx(call):
+    with pytest.raises(einsumx.EinsumxError) as error:
+        call(np.ones((2, 3)))
+    files = [frame.filename for frame in traceback.extract_tb(error.value.__traceback__)]
+    assert len([name for name in files if name != __file__]) == 1
+
+
+def test_a_ragged_list_is_told_to_have_rows_of_equal_length():
+    with pytest.raises(BackendError, match="with rows of equal length"):
+        einsumx.einsum("ij->", [[1, 2], [3]])
+    with pytest.raises(BackendError, match="arrays are operands of their own"):
+        einsumx.einsum("i,i->", [np.ones(3), np.ones(2)], np.ones(3))
+
+
+def test_a_limit_of_elements_holds_for_a_pair_without_intermediates():
+    assert einsumx.einsum("i,i->", np.ones(3), np.ones(3), optimize=("greedy", -1)) == 3

@@ -326,6 +326,16 @@ def test_operands_that_einsumx_does_not_serve_are_left_to_opt_einsum(patched, le
     assert all("MaskedArray" in reason for reason in left())
 
 
+def test_what_einsumx_refuses_is_left_to_opt_einsum(patched, left):
+    words = np.array([["a", "b"]])
+    assert contract("ij->ji", words).tolist() == [["a"], ["b"]]
+    close(contract(A, {0: "i", 1: "j"}, [1, 0]), A.T)
+    close(opt_einsum.contract_expression("ij->ji", words.shape)(words) == words.T, True)
+    assert [text[:27] for text in left()] == [
+        "operand 0: numpy: einsum ne", "the sublist of operand 0 mu", "operand 0: numpy: einsum ne"
+    ]  # fmt: skip
+
+
 def test_arrays_of_two_frameworks_are_left_to_opt_einsum(patched, left):
     torch = pytest.importorskip("torch")
     close(contract("ij,jk->ik", A, torch.tensor(B)), A @ B)

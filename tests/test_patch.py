@@ -5,6 +5,7 @@ import inspect
 import logging
 import pickle
 import sys
+from array import array as array_of
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from runpy import run_path
 from threading import Event, Thread, get_ident
 from types import SimpleNamespace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -543,18 +545,31 @@ def test_errors_are_also_those_that_the_framework_raises(call, kind, name, left)
     assert (type(copied), copied.args) == (type(error), error.args)
 
 
-def test_a_backend_names_the_errors_of_its_framework(monkeypatch):
+def test_an_error_has_what_the_frameworks_own_error_has(monkeypatch):
     class OwnError(Exception):
-        pass
+        def __init__(self, where, operation):
+            super().__init__("own")
+            self.where, self.operation = where, operation
 
-    monkeypatch.setattr(get_backend("numpy"), "own_errors", {einsumx.SizeError: OwnError}, raising=False)
+        def __str__(self):
+            return self.where
+
+    def refusing(*operands, **options):
+        raise OwnError("there", "Einsum")
+
+    monkeypatch.setattr(np, "einsum", refusing)
     matrix = np.ones((2, 3))
-    with patched("numpy"), pytest.raises(OwnError) as error:
+    with patched("numpy"), pytest.raises(OwnError, match="label 'j' has size 3") as error:
         np.einsum("ij,jk->ik", matrix, matrix)
     assert isinstance(error.value, einsumx.SizeError)
-    with patched("numpy"), pytest.raises(einsumx.EquationError) as other:
-        np.einsum("ij->k", matrix)
-    assert not isinstance(other.value, OwnError)
+    assert error.value.operation == "Einsum"
+    monkeypatch.undo()
+
+
+def test_a_call_with_einsumxs_own_keywords_is_not_the_frameworks(name):
+    with patched(name), pytest.raises(einsumx.SizeError) as error:
+        einsum_of(name)("ij->i", array(name, [1]), accumulate="float32")
+    assert not isinstance(error.value, (RuntimeError, TypeError))
 
 
 def test_a_keyword_that_nobody_knows_is_the_frameworks_error(name):
@@ -585,6 +600,14 @@ class Convertible:
         (lambda a: np.einsum("ij->", [[1, 2]], out=np.ma.zeros((), int)), "out= is of type numpy.ma"),
         (lambda a: np.einsum("ij->ji", a, out=np.zeros((2, 2)), order="C"), "order= is for a new array"),
         (lambda a: np.einsum("ij,jk,kl->il", a, a, a, optimize=("greedy", 1)), "more than the limit of 1"),
+        (lambda a: np.einsum("i,i->", a[0], a[0], out=np.array(0), optimize="optimal"), "casting='safe'"),
+        (lambda a: np.einsum(b"ij,jk", a, a), "builtins.bytes"),
+        (lambda a: np.einsum("i,i->i", range(2), array_of("d", [1, 2])), "builtins.range"),
+        (lambda a: np.einsum(a, {0, 1}), "must be a list or tuple"),
+        (lambda a: np.einsum(a, iter([1, 0]), iter([0]), optimize="nothing"), "no optimizer is called 'nothing'"),
+        (lambda a: np.einsum("ij->ji", a, order=b"F"), "order= is no text"),
+        (lambda a: np.einsum("i->i", np.array(["a", "b"])), "needs numbers"),
+        (lambda a: np.einsum("i->i", np.array([1, 2], "datetime64[s]")), "needs numbers"),
     ],
 )
 def test_what_einsumx_cannot_honour_is_numpys_and_is_told(call, why, left):
@@ -594,9 +617,35 @@ def test_what_einsumx_cannot_honour_is_numpys_and_is_told(call, why, left):
     with patched("numpy"):
         found = call(values)
     assert type(found) is type(expected)
+    assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
     (told,) = left()
     assert why in told
+
+
+@pytest.mark.parametrize("order", [[0], 1])
+def test_what_numpy_refuses_too_is_an_error_of_numpys_class(order, left):
+    a = np.ones((2, 2))
+    for call in (
+        lambda: np.einsum("ij->ji", a, order=order),
+        lambda: np.einsum("ij->ji", a, optimize=a),
+        lambda: np.einsum("ij,ij->ij", a, a, out=np.broadcast_to(0.0, (2, 2))),
+        lambda: np.einsum("ij,ij->ij", a, a, out=[a]),
+        lambda: np.einsum("ij,ij->ij", a, a, dtype=memoryview(a)),
+    ):
+        with pytest.raises((TypeError, ValueError)) as native:
+            call()
+        with patched("numpy"), pytest.raises(type(native.value)):
+            call()
+
+
+def test_a_refused_call_keeps_no_array_alive():
+    array = np.ones(3, "timedelta64[s]")
+    there = ref(array)
+    with patched("numpy"):
+        np.einsum("i->i", array).copy()
+    del array
+    assert there() is None
 
 
 def test_arrays_with_functions_of_their_own_have_them_called_with_numpys_function(left):
@@ -659,9 +708,11 @@ def test_jax_takes_numpys_arrays_for_its_own(calls):
 @needs_torch
 def test_sparse_tensors_are_torchs(left):
     torch = import_module("torch")
-    with patched("torch"), pytest.raises(RuntimeError, match="sparse"):
-        torch.einsum("ij,jk->ik", torch.eye(3).to_sparse(), torch.ones(3, 3))
-    assert "dense tensors" in left()[0]
+    with patched("torch"):
+        assert torch.einsum("ij->ji", torch.eye(3).to_sparse()).is_sparse
+        assert "dense tensors" in left()[0]
+        with pytest.raises(RuntimeError, match="sparse"):
+            torch.einsum("ij,jk->ik", torch.eye(3).to_sparse(), torch.ones(3, 3))
 
 
 @needs_torch
@@ -685,6 +736,9 @@ def test_tensors_with_functions_of_their_own_have_them_called_with_torchs_functi
         assert (type(plain), len(calls)) == (Plain, 1)
         torch.einsum("ij,jk->ik", torch.nn.Parameter(torch.ones(2, 2)), torch.ones(2, 2))
         assert len(calls) == 2
+        with pytest.raises(einsumx.SizeError) as error:
+            torch.einsum("i->", plain)
+        assert isinstance(error.value, RuntimeError)
 
 
 # -- tracing ----------------------------------------------------------------------------------------------------

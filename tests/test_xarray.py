@@ -53,6 +53,26 @@ def test_dims_coordinates_names_and_attributes_are_those_of_xarrays_dot(call, ke
         _assert_same(dot(*arrays, **options), xr.dot(*arrays, **options))
 
 
+NUMBERS = xr.DataArray(np.array([1.5, 2.0, 3.0]), dims="i")
+OBJECTS = NUMBERS.astype(object)
+
+
+@pytest.mark.parametrize("arrays", [(OBJECTS, OBJECTS), (OBJECTS, NUMBERS), (OBJECTS.variable, NUMBERS.variable)])
+def test_a_sum_of_objects_without_dimensions_has_dtype_object(arrays):
+    _assert_same(dot(*arrays), xr.dot(*arrays))
+    assert dot(*arrays).dtype == object
+    assert dot(NUMBERS, dim="i", dtype=object).dtype == object
+    assert dot(OBJECTS, dim="i", dtype="float64", casting="unsafe").dtype == "float64"
+
+
+@pytest.mark.parametrize("dtype", ["timedelta64[ns]", "datetime64[ns]", "U3"])
+def test_arrays_without_numbers_are_left_to_xarrays_dot(dtype):
+    array = NUMBERS.astype(int).astype(dtype)
+    _assert_same(dot(array), xr.dot(array))
+    if dtype == "timedelta64[ns]":
+        _assert_same(dot(array, NUMBERS), xr.dot(array, NUMBERS))
+
+
 @pytest.mark.parametrize("join", ["inner", "outer", "left", "exact"])
 def test_alignment_follows_the_options(join):
     shuffled = RAIN.isel(basin=[2, 0, 1])

@@ -9,8 +9,9 @@ from typing import Any
 
 from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import lazy_module
-from einsumx.adapters.replacement import Function, Name, say_native
+from einsumx.adapters.replacement import Function, Name, own_result, say_native
 from einsumx.backends.dask.arrays import KEYWORDS
+from einsumx.errors import EinsumxError
 
 __all__ = ["names"]
 
@@ -33,7 +34,10 @@ def _replacing(native: Function) -> Function:
             return native(*operands, **options)
         if given.get("optimize") in (True, False):
             del given["optimize"]
-        return hooks.einsum(*operands, **given)
+        try:
+            return hooks.einsum(*operands, **given)
+        except EinsumxError as error:
+            return own_result(native, operands, options, error, "dask.array.einsum")
 
     return function
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from itertools import product, takewhile
 from math import prod
 from operator import or_
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -189,7 +188,6 @@ class JaxAdapter(Adapter):
     module = "jax"
     import_statement = "import jax.numpy as jnp"
     install = "pip install jax"
-    own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     cpu = TRAITS
     constant_dtypes = False
     blocks = cached_property(JaxBlocks)

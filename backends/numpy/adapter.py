@@ -17,7 +17,7 @@ from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAc
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import BLAS, INTEGERS, Traits
-from einsumx.dtypes import FLOATS, kind, name_of, wrapped
+from einsumx.dtypes import FLOATS, NAMED, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.cost import slot_dtypes
@@ -36,13 +36,17 @@ __all__ = ["ADAPTER", "NumpyAdapter", "NumpyNames"]
 _OVERLAP_WORK = 10_000
 """The most candidates that NumPy tries to prove that two arrays do not overlap."""
 
+_DTYPES = frozenset(NAMED) - {"complex32"} | {"float96", "complex192", "object"}
+"""The dtypes that NumPy has or, for bfloat16, whose arrays ml_dtypes makes."""
+
 TRAITS = Traits(
+    dtypes=_DTYPES,
     matmul_dtypes=FLOATS - {"float16", "bfloat16", "complex32"} | INTEGERS | {"object"},
     matmul_through=(("bool", "float32"),),
     exact_products=(("float32", 24),),  # the kernel of longer sums cuts them into blocks
     wide_products=(("int8", "int32"), ("uint8", "int32")),
     pool_products=BLAS,
-    widen=(("float16", "float32"),),
+    widen=(("float16", "float32"), ("bfloat16", "float32")),
     long_side="in order",
     native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | INTEGERS,
     native_max_labels=52,
@@ -176,7 +180,6 @@ class NumpyAdapter(Adapter):
     """NumPy arrays on the CPU."""
 
     name = "numpy"
-    own_errors = MappingProxyType({BackendError: ValueError})  # of a list that is no array
     module = "numpy"
     import_statement = "import numpy as np"
     install = "pip install numpy"
@@ -234,18 +237,31 @@ class NumpyAdapter(Adapter):
         return lru_cache(maxsize=256)(self._name_of_number)
 
     def _name_of_number(self, dtype: Any) -> str:
-        if dtype.kind in "SUVmMT":
-            raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
-        return name_of(dtype)
+        name = name_of(dtype)
+        if name in _DTYPES:
+            return name
+        if dtype.isbuiltin == 2:
+            wider = "int8" if "int" in name else "float32"
+            raise BackendError(f"{self.name}: einsum computes in no dtype {name}; cast first: x.astype({wider!r})")
+        raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
 
     def dtype(self, name: Any) -> Any:
         try:
+            if isinstance(name, str) and name == "bfloat16":
+                imported("ml_dtypes")  # which makes it a dtype of NumPy
             return self.xp.dtype(name)
+        except ImportError:
+            raise BackendError(f"{self.name} has no dtype 'bfloat16'; pip install ml_dtypes, which adds it") from None
         except TypeError:
             raise BackendError(f"{self.name} has no dtype {shown(name)}") from None
 
     def promote(self, dtypes: Sequence[str]) -> str:
-        return self.dtype_name(self.xp.result_type(*map(self.dtype, dtypes)))
+        own = list(map(self.dtype, dtypes))
+        try:
+            return self.dtype_name(self.xp.result_type(*own))
+        except TypeError:
+            names = " and ".join(dtypes)
+            raise BackendError(f"{self.name} promotes {names} to no common dtype; cast an operand first") from None
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         return self.xp.asarray(value)  # a number is no weaker than an array
@@ -290,7 +306,7 @@ class NumpyAdapter(Adapter):
         return out
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-        return self.xp.zeros(shape, dtype)
+        return self.xp.zeros(shape, self.dtype(dtype))
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
         return self.boxed(self.xp.multiply(lhs, rhs, order="C"), lhs.dtype.name)
@@ -323,7 +339,7 @@ class NumpyAdapter(Adapter):
             case Copy():
                 kernel = kernels.copy(shapes[0], dtype)
             case Cast():
-                kernel = kernels.cast(shapes[0], dtype, op.dtype)
+                kernel = kernels.cast(shapes[0], self.dtype(dtype), self.dtype(op.dtype))
             case Native():
                 kernel = kernels.native(op.equation, shapes, dtype)
             case _:

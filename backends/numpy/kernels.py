@@ -93,9 +93,9 @@ _LEAST_COPY = 1 << 14
 
 _ALL = slice(None)
 
-_SHORT_ROW, _LONGEST_ROW = 128, {"float32": 2048, "float64": 2048, "complex64": 0, "complex128": 0}
+_SHORT_ROW, _LONGEST_ROW = 128, {"float32": 2048, "float64": 2048, "complex64": 0, "complex128": 0, "bfloat16": 0}
 """The most elements of a row of a product that broadcasts for which the loop of NumPy's einsum is faster: that one,
-unless the dtype has another."""
+unless the dtype has another. That einsum computes in no bfloat16."""
 
 _SHORT_LOOP = 32
 """The most elements of a row over which the einsum of NumPy loops for longer than memory takes to deliver them."""
@@ -490,6 +490,8 @@ def update(out: Any, alpha: Any, result: Any, beta: Any, dtype: str) -> None:
     A product that is added row by row instead, by BLAS into a small buffer, is slower: BLAS packs its other operand for
     each call.
     """
+    if dtype == "bfloat16":  # its loops take no numbers of Python's
+        alpha, beta = np.asarray(alpha, dtype), np.asarray(beta, dtype)
     nbytes = out.size * _itemsize(dtype)
     if nbytes <= _UPDATED:
         _update_boxes(out, result, alpha, beta, dtype, [()])
@@ -532,8 +534,8 @@ def copy(shape: Shape, dtype: str) -> Kernel:
     return cut_copy
 
 
-def cast(shape: Shape, source: str, target: str) -> Kernel:
-    """The kernel of a cast, which keeps the memory order of the axes."""
+def cast(shape: Shape, source: Any, target: Any) -> Kernel:
+    """The kernel of a cast between dtypes or their names, which keeps the memory order of the axes."""
     # A cast that can fail warns in the thread that executes it, so it is left to the caller's thread.
     quiet = np.can_cast(source, target, "same_kind" if np.dtype(target).kind in "fc" else "safe")
     nbytes = prod(shape) * (_itemsize(source) + _itemsize(target))

@@ -20,7 +20,7 @@ from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import BLAS, HALVES, Traits
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, WIDER, adopted, is_number, promoted, workspace
 from einsumx.dtypes import kind
-from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.errors import BackendError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
@@ -164,7 +164,6 @@ class PaddleAdapter(Adapter):
     install = "pip install paddlepaddle"
     cpu = TRAITS
     device_kinds = ("cpu", "gpu")
-    own_errors = MappingProxyType({EquationError: AssertionError, SizeError: ValueError, BackendError: ValueError})
     blocks: cached_property[BlockAccess | None] = cached_property(PaddleBlocks)
     out: cached_property[OutAccess | None] = cached_property(PaddleOut)
     arithmetic = cached_property(PaddleArithmetic)

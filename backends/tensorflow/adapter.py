@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 from math import prod
@@ -17,7 +17,7 @@ from einsumx.adapters.replacement import Name
 from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
-from einsumx.errors import BackendError, EinsumxError, SizeError, shown
+from einsumx.errors import BackendError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
@@ -214,10 +214,6 @@ class TensorflowAdapter(Adapter):
     def lasting(self, arrays: Sequence[Array]) -> AbstractContextManager[Any] | None:
         context: AbstractContextManager[Any] = self.xp.init_scope()
         return context if all(type(array) is self._eager for array in arrays) else None
-
-    @property
-    def own_errors(self) -> Mapping[type[EinsumxError], type[Exception]]:  # type: ignore[override]
-        return {SizeError: patch.InvalidArgument, BackendError: patch.InvalidArgument}
 
     # -- which arrays -----------------------------------------------------------------------------------
 

@@ -14,23 +14,9 @@ from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import is_builtin
 from einsumx.adapters.replacement import Function, Name, say_native
 
-__all__ = ["InvalidArgument", "names"]
+__all__ = ["names"]
 
 tf: Any = import_module("tensorflow")
-
-
-class InvalidArgument(tf.errors.InvalidArgumentError):  # type: ignore[misc]
-    """TensorFlow's error for operands that do not fit, of a message alone and without an operation."""
-
-    _op = _node_def = None
-    _error_code = tf.errors.INVALID_ARGUMENT
-
-    def __str__(self) -> str:
-        return Exception.__str__(self)
-
-    @property
-    def _message(self) -> str:
-        return str(self)
 
 
 def names() -> Iterator[Name]:

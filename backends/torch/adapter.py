@@ -10,7 +10,6 @@ from functools import cached_property, reduce
 from importlib import import_module
 from math import inf
 from operator import methodcaller
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -31,7 +30,7 @@ from einsumx.backends.torch.choices import (
     product_workspace,
 )
 from einsumx.dtypes import adopts, kind, wrapped
-from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, memory_order
@@ -259,7 +258,6 @@ class TorchAdapter(Adapter):
     import_statement = "import torch"
     install = "pip install torch"
     cpu = CPU
-    own_errors = MappingProxyType(dict.fromkeys((EquationError, SizeError, BackendError), RuntimeError))
     blocks: cached_property[BlockAccess | None] = cached_property(TorchBlocks)
     out = cached_property(TorchOut)
     arithmetic = cached_property(TorchArithmetic)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from einsumx.conformance.case import ArraySpec
-from einsumx.conformance.framework import DTYPES, VIEWS, Array, Framework
+from einsumx.conformance.framework import VIEWS, Array, Framework
 
 __all__ = ["NumpyFramework"]
 
@@ -20,22 +24,32 @@ class NumpyFramework(Framework):
     layouts = (*VIEWS, "negative", "unaligned", "byteswapped", "readonly")
     memory_order = True
     views = True
-    # Other packages add bfloat16, so that testing for it would depend on which of them was imported.
-    dtypes = tuple(dtype for dtype in DTYPES if dtype != "bfloat16")
     imports = ()
     code = "np.array({values}, {dtype!r})"
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        if find_spec("ml_dtypes"):
+            import_module("ml_dtypes")  # adds bfloat16
+        return super().dtypes
 
     def array(self, values: Any, dtype: str, device: str = "") -> Array:
         return np.array(values, dtype, order="C")
 
     def values(self, array: Array) -> Any:
-        return np.array(array)
+        return np.array(array, "float32" if self.dtype(array) == "bfloat16" else None)
+
+    def array_code(self, values: Any, dtype: str) -> str:
+        code = super().array_code(values, dtype)
+        return code.replace("'bfloat16'", "__import__('ml_dtypes').bfloat16")
 
     def is_array(self, array: Any) -> bool:
         return isinstance(array, np.ndarray | np.generic)
 
     def promote(self, first: str, second: str) -> str | None:
-        return str(np.result_type(first, second).name)
+        with suppress(TypeError):
+            return str(np.result_type(first, second).name)
+        return None
 
     def special(self, values: Any, spec: ArraySpec, device: str) -> Array:
         array = np.array(values, spec.dtype, order="C")

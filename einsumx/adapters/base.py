@@ -25,7 +25,7 @@ from einsumx.adapters.facets import (
 )
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.dtypes import can_cast
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import BackendError
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
@@ -281,10 +281,6 @@ class Adapter(Primitives):
         return self
 
     # -- the framework's own einsum ---------------------------------------------------------------------
-
-    own_errors: Mapping[type[EinsumxError], type[Exception]] = MappingProxyType({})
-    """The errors that the framework's own einsum raises where einsumx raises one of the keys. After
-    :func:`einsumx.patch`, errors of these classes are both, for code that catches the framework's."""
 
     def names(self) -> Iterable[Name]:
         """The names that :func:`einsumx.patch` replaces; none if the framework has no einsum."""

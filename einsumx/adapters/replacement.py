@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -26,6 +26,7 @@ __all__ = [
     "Replaceable",
     "as_error_of",
     "own",
+    "own_result",
     "say_anew",
     "say_native",
 ]
@@ -93,12 +94,47 @@ def own(function: Function) -> Function:
     return original
 
 
+def own_result(
+    native: Function,
+    operands: Sequence[Any],
+    options: Mapping[str, Any],
+    error: EinsumxError,
+    called: str,
+    owner: str = "the framework",
+) -> Any:
+    """What the owner's function makes of a call that einsumx refused, without any effect, with an error.
+
+    Args:
+        native, operands, options: the function and its arguments.
+        error: einsumx's.
+        called, owner: as for :func:`say_native`.
+
+    Raises:
+        EinsumxError: the owner's function refuses the call too; the error is also of the class that it raised.
+    """
+    try:
+        result = native(*operands, **options)
+    except EinsumxError:  # it has called the replacement, as torch's calls an operand's __torch_function__
+        raise
+    except Exception as refused:  # noqa: BLE001  whatever it is, einsumx's error says more
+        kind, attributes = type(refused), refused.__dict__
+    else:
+        say_native(called, operands, str(error).partition("\n")[0], owner)
+        return result
+    both = as_error_of(error, kind)
+    both.__dict__.update({**attributes, **error.__dict__})  # such as those of a property of the owner's class
+    raise both from error.__cause__
+
+
 def as_error_of(error: EinsumxError, kind: type) -> EinsumxError:
     """The same error, as an instance of a class that is also ``kind``, which a framework raises for the mistake."""
     if isinstance(error, kind):
         return error
     ours: type = type(error)
-    both: EinsumxError = _both(ours, kind)(*error.args).with_traceback(error.__traceback__)
+    try:
+        both: EinsumxError = _both(ours, kind)(*error.args).with_traceback(error.__traceback__)
+    except TypeError:  # no class can be both
+        return error
     both.__dict__.update(error.__dict__)
     return both
 
@@ -110,7 +146,7 @@ def _both(ours: type, kind: type) -> Any:
     def reduce(error: EinsumxError) -> tuple[Any, ...]:
         return _copied, (ours, kind, error.args, error.__dict__)
 
-    names = {name: getattr(ours, name) for name in ("__module__", "__qualname__", "__doc__")}
+    names = {name: getattr(ours, name) for name in ("__module__", "__qualname__", "__doc__", "__str__")}
     return type(ours.__name__, (ours, kind), {**names, "__reduce__": reduce})
 
 

@@ -16,14 +16,14 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import needs_gradient
 from einsumx.adapters.operand_types import lazy_module, top_package
 from einsumx.adapters.registry import backend_of, get_backend, owner
-from einsumx.adapters.replacement import Client, Function, Name, say_native
+from einsumx.adapters.replacement import Client, Function, Name, own_result, say_native
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
-from einsumx.errors import BackendError, SizeError, shown
+from einsumx.errors import BackendError, EinsumxError, SizeError, shown
 from einsumx.expressions import Expression, expression
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
-from einsumx.runtime.served import unserved, unserved_out
+from einsumx.runtime.served import unserved_out
 
 __all__ = ["LIBRARY"]
 
@@ -69,13 +69,13 @@ def _contracting(native: Function) -> Function:
     is_sharing = import_module("opt_einsum.sharing").currently_sharing
 
     def checked(*operands: Any, **options: Any) -> Any:
-        framework = _framework_of(split(operands)[1])
-        accepted, reason = _accepted(framework, operands, options)
-        if not reason:
-            try:
+        operands = tuple([list(each) if hasattr(each, "__next__") else each for each in operands])
+        try:
+            accepted, reason = _accepted(_framework_of(split(operands)[1]), operands, options)
+            if not reason:
                 return einsum(*operands, **accepted)
-            except BackendError as error:
-                reason = _refusal(framework, operands, error)
+        except EinsumxError as error:
+            return own_result(native, operands, options, error, "opt_einsum.contract", "opt_einsum")
         say_native("opt_einsum.contract", operands, reason, "opt_einsum")
         return native(*operands, **options)
 
@@ -130,14 +130,6 @@ def _framework_of(arrays: Sequence[Any]) -> _Framework:
 def _other_backend(framework: _Framework, backend: Any) -> str:
     """Why ``backend=`` leaves a call to opt_einsum; empty if it does not."""
     return "" if framework.is_meant_by(backend) else f"backend={shown(backend)} is not the library of the operands"
-
-
-def _refusal(framework: _Framework, operands: Sequence[Any], error: BackendError) -> str:
-    """Why einsumx does not serve the operands of a call, which raised the error; raises it again if it does."""
-    reason = "" if framework.adapter is None else unserved(framework.adapter, operands)
-    if not reason:
-        raise error
-    return reason
 
 
 def _sharing_backend(name: Any, arrays: Sequence[Any]) -> Any:
@@ -274,8 +266,6 @@ def _calling(native: Function) -> Function:
             if all(hasattr(array, "shape") for array in arrays):
                 raise
             return None, "an operand has no shape"
-        except BackendError as error:
-            return None, _refusal(framework, (compiled.equation, *arrays, *compiled.constants), error)
 
     @wraps(native)
     def call(self: Any, *arrays: Any, out: Any = None, backend: Any = "auto", evaluate_constants: bool = False) -> Any:
@@ -283,7 +273,17 @@ def _calling(native: Function) -> Function:
             if is_sharing():
                 backend = _sharing_backend(backend, [*arrays, *self._constants_dict.values()])
             else:
-                result, reason = served(self, arrays, out, backend)
+                try:
+                    result, reason = served(self, arrays, out, backend)
+                except EinsumxError as error:
+                    return own_result(
+                        lambda _, *arrays, **options: native(self, *arrays, **options),
+                        (self.contraction, *arrays),
+                        {"out": out, "backend": backend},
+                        error,
+                        "opt_einsum.ContractExpression",
+                        "opt_einsum",
+                    )
                 if not reason:
                     return result
                 say_native("opt_einsum.ContractExpression", [self.contraction], reason, "opt_einsum")

@@ -7,12 +7,18 @@ from collections.abc import Hashable, Iterable
 from importlib import import_module
 from typing import Any
 
+from einsumx.adapters.registry import get_backend, lazy
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EquationError, SizeError, shown
+from einsumx.runtime.request import name_of_dtype
 
 __all__ = ["dot"]
 
 xarray: Any = import_module("xarray")
+
+
+_NO_NUMBERS = frozenset("mMSUT")
+"""The kinds of NumPy's dtypes of intervals of time, dates and text."""
 
 
 def dot(*arrays: Any, dim: Any = None, **keywords: Any) -> Any:
@@ -20,7 +26,8 @@ def dot(*arrays: Any, dim: Any = None, **keywords: Any) -> Any:
 
     Dimensions of equal names are multiplied together. Alignment, coordinates, names and attributes are those of
     ``xarray.dot``: coordinates are aligned by an inner join (``arithmetic_join="exact"`` raises an error instead), and
-    attributes are kept as ``xarray.set_options(keep_attrs=...)`` says.
+    attributes are kept as ``xarray.set_options(keep_attrs=...)`` says. Arrays of time, dates or text are left to
+    ``xarray.dot``, if no keyword but ``dim`` is passed.
 
     Args:
         *arrays: any number of DataArrays or Variables. Their data belong to any framework that einsumx serves; those of
@@ -53,12 +60,18 @@ def dot(*arrays: Any, dim: Any = None, **keywords: Any) -> Any:
                 f"operand {number} is {shown(type(array))}, but dot takes xarray's DataArrays and Variables; call "
                 "einsumx.einsum for other arrays, and map() of a Dataset for each of its variables"
             )
+    if not keywords and any(getattr(array.dtype, "kind", "") in _NO_NUMBERS for array in arrays):
+        return xarray.dot(*arrays, dim=dim)
     times = Counter(name for array in arrays for name in array.dims)
     summed = _summed(dim, times)
     kept = [name for name in times if name not in summed]
 
     def contract(*data: Any) -> Any:
-        return einsum(*[item for pair in zip(data, terms) for item in pair], kept, **keywords)
+        result = einsum(*[item for pair in zip(data, terms) for item in pair], kept, **keywords)
+        dtypes = [each.dtype for each in data] if keywords.get("dtype") is None else [keywords["dtype"]]
+        # xarray would take the dtype of a bare object from its value.
+        is_bare = not kept and "object" in map(name_of_dtype, dtypes) and lazy([result]) is None
+        return get_backend("numpy").boxed(result, "object") if is_bare else result
 
     terms = [list(array.dims) for array in arrays]
     # The sum of a product has only the places that all arrays have, whichever join the options name.

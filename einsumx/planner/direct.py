@@ -64,12 +64,12 @@ def direct_ops(
         return None
     output = equation.output
     calls: list[Op] = []
-    steps: Sequence[tuple[tuple[int, ...], Collection[int]]] = ((path[0], output),)
+    results: Sequence[tuple[tuple[int, ...], Collection[int]]] = ((path[0], output),)
     uses = [ResultUse(output)]
     if len(path) > 1:
-        steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(output))
-        uses = uses_of(steps, terms, output)
-    for (step, keep), use in zip(steps, uses):
+        results = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(output))
+        uses = uses_of(results, terms, output)
+    for (step, keep), use in zip(results, uses):
         pair = list(map(terms.pop, sorted(step, reverse=True)))[::-1]
         for place, term in enumerate(pair):
             needed = keep if len(pair) == 1 else (*keep, *pair[1 - place].labels)
@@ -81,7 +81,8 @@ def direct_ops(
         if len(pair) == 1:
             terms += pair
             continue
-        direct = direct_product(*pair, keep, use, traits, dtype, count + len(calls))
+        lhs, rhs = pair
+        direct = direct_product(lhs, rhs, keep, use, traits, dtype, count + len(calls))
         if direct is None:
             return None
         calls += direct[0]

@@ -234,7 +234,7 @@ def _check_limit(path: Path, inputs: Sequence[frozenset[int]], equation: SizedEq
     *intermediates, _ = step_outputs(path, inputs, frozenset(equation.output))
     label_sizes = tuple(map(sizes.assumed, equation.sizes))
     largest = max((prod(label_sizes[label] for label in labels) for _, labels in intermediates), default=0)
-    if largest > limit:
+    if intermediates and largest > limit:
         raise MemoryLimitError(
             f"the path has an intermediate of {largest} elements, more than the limit of {limit} in optimize=; "
             f"raise the limit or leave it away\n  {excerpt(equation.text)}"
@@ -305,6 +305,8 @@ def _by_name(name: str) -> Callable[..., Any]:
     library, _, preset = name.partition(":")
     if library == "cotengra":
         return _cotengra(preset or "auto")
+    if name in ("optimal", "branch-all"):
+        return search.least_path
     try:
         optimizer: Callable[..., Any] = _optimizers.get_path_fn(name)
     except KeyError:

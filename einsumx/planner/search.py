@@ -10,14 +10,15 @@ searches go further, and are there by ``optimize="cotengra"``.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf, log
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.traits import Traits
 from einsumx.dtypes import itemsize
+from einsumx.imports import LazyModule
 from einsumx.ir.cost import relative_work
 from einsumx.ir.program import Path
 
@@ -30,9 +31,12 @@ __all__ = [
     "as_merges",
     "as_path",
     "greedy",
+    "least_path",
     "pace_of",
     "search",
 ]
+
+_optimizers: Any = LazyModule("opt_einsum.paths")
 
 
 class Pace(NamedTuple):
@@ -324,7 +328,7 @@ def improved(network: Network, tree: Tree, width: int) -> Tree:
     count = len(network.terms)
     labels = dict(enumerate(tree.labels))
     children = dict(enumerate(tree.merges, count))
-    root = pending = count + len(tree.merges) - 1
+    root = count + len(tree.merges) - 1
     pending, fresh, is_better = [root], root + 1, False
     while pending:
         node = pending.pop()
@@ -332,7 +336,8 @@ def improved(network: Network, tree: Tree, width: int) -> Tree:
         pending += [leaf for leaf in leaves if leaf in children]
         if len(leaves) < 3:
             continue
-        now = sum([network.seconds(*[labels[child] for child in children[each]], labels[each]) for each in inner])
+        parts = [(*children[each], each) for each in inner]
+        now = sum([network.seconds(labels[lhs], labels[rhs], labels[each]) for lhs, rhs, each in parts])
         seconds, steps = exact(network, [labels[leaf] for leaf in leaves], labels[node])
         if seconds < now * _LESS:
             is_better = True
@@ -421,6 +426,37 @@ def exact(network: Network, terms: Sequence[int], result: int) -> tuple[float, l
     return least[every], steps
 
 
+class _Arithmetic(Network):
+    """Terms whose steps are priced by multiplications, and as many additions where labels of both are summed."""
+
+    def seconds(self, lhs: int, rhs: int, result: int) -> float:
+        return self.span(lhs | rhs) * (2 if lhs & rhs & ~result else 1)
+
+
+_MOST_OF_LEAST_ARITHMETIC = 12
+"""The most operands of which all orders are compared, in about half a second."""
+
+
+def least_path(
+    inputs: Sequence[frozenset[int]], output: frozenset[int], sizes: Mapping[int, int], memory_limit: None = None
+) -> Sequence[tuple[int, ...]]:
+    """A path of the least arithmetic, as opt_einsum counts it, for ``optimize="optimal"`` and ``"branch-all"``.
+
+    opt_einsum's functions of these names try every order, which takes minutes for ten operands. Of more than 12
+    operands, it is the least of the paths without outer products.
+
+    >>> least_path([frozenset({0, 1}), frozenset({1, 2}), frozenset({2})], frozenset({0}), {0: 5, 1: 6, 2: 7})
+    ((1, 2), (0, 1))
+    """
+    if len(inputs) > _MOST_OF_LEAST_ARITHMETIC:
+        path: Sequence[tuple[int, ...]] = _optimizers.get_path_fn("dp")(list(inputs), output, sizes, memory_limit)
+        return path
+    every = [sizes.get(label, 1) for label in range(max(sizes, default=0) + 1)]
+    network = _Arithmetic(inputs, output, every, TYPICAL)
+    _, steps = exact(network, [sum([1 << label for label in term]) for term in inputs], network.output)
+    return as_path([step[:2] for step in steps], len(inputs))
+
+
 # -- how long to search ---------------------------------------------------------------------------------------------
 
 _SHARE = 0.15
@@ -466,17 +502,16 @@ def _attempts(network: Network) -> Iterator[Attempt]:
     def better(width: int) -> Attempt:
         return count / width * 3.0**width / 2 * _SPLIT, lambda best: improved(network, best, width)
 
-    def tried(weight: float, noise: float) -> Tree:
-        tree = network.tree(greedy(network, weight, noise, random.random), "greedy with noise")
-        return improved(network, tree, _NARROW)
+    def noisy(_: Tree) -> Tree:
+        merges = greedy(network, random.choice(_WEIGHTS), random.choice(_NOISES), random.random)
+        return improved(network, network.tree(merges, "greedy with noise"), _NARROW)
 
     yield once / 5, lambda _: network.tree(in_order(count), "in the order as written")
     yield once / 5, lambda _: network.tree(in_order(count, is_reversed=True), "in reverse order")
     yield once, lambda _: network.tree(swept(network), "sweep")
     yield better(_NARROW)
     for number in range(_MOST):
-        weight, noise = random.choice(_WEIGHTS), random.choice(_NOISES)
-        yield once + better(_NARROW)[0], lambda _, weight=weight, noise=noise: tried(weight, noise)
+        yield once + better(_NARROW)[0], noisy
         if number % 16 == 15:
             yield better(_WIDE)
 

@@ -154,7 +154,7 @@ class ResultUse(NamedTuple):
 
 
 def uses_of(
-    steps: Sequence[tuple[tuple[int, ...], frozenset[int]]],
+    steps: Sequence[tuple[tuple[int, ...], Collection[int]]],
     terms: Sequence[Term],
     last: Labels,
 ) -> list[ResultUse]:

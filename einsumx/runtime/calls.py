@@ -94,10 +94,16 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
             if is_key(arrays, written, *_hashed(options)):
                 raise
         else:
-            return run(*arrays) if out is None else run(out, *arrays)
+            try:
+                return run(*arrays) if out is None else run(out, *arrays)
+            except EinsumxError:  # before any work, such as that out= is read-only
+                pass
         if out is not None:
             options["out"] = out
-        return function(equation, *operands, **options)
+        try:
+            return function(equation, *operands, **options)
+        except EinsumxError as error:
+            raise error.with_traceback(None) from error.__cause__  # lines of einsumx do not say what is wrong
 
     return cast(Function, call)
 
@@ -156,7 +162,10 @@ def added_first(function: Function) -> Function:
                 raise
         else:
             return run(scale, *[each for each in (out, added) if each is not None], *arrays)
-        return function(c, equation, *operands, alpha=alpha, beta=beta, out=out, **options)
+        try:
+            return function(c, equation, *operands, alpha=alpha, beta=beta, out=out, **options)
+        except EinsumxError as error:
+            raise error.with_traceback(None) from error.__cause__
 
     return cast(Function, call)
 

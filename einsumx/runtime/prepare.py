@@ -137,9 +137,16 @@ def arrays_of(
             except (RuntimeError, TypeError, ValueError) as error:
                 raise BackendError(
                     f"{adapter.name} makes no array of operand {numbers[slot]}, a {type(operand).__name__}: {error}; "
-                    "arrays are operands of their own: einsum(equation, *arrays)"
+                    f"{_advice_on(operand)}"
                 ) from error
     return adapter, [arrays[slot] for slot in range(len(operands))]
+
+
+def _advice_on(operand: Any) -> str:
+    """What to do with a list of which a framework makes no array."""
+    if isinstance(operand, list | tuple) and any(hasattr(each, "shape") for each in operand):
+        return "arrays are operands of their own: einsum(equation, *arrays)"
+    return "pass nested lists of numbers, with rows of equal length, or an array"
 
 
 def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:

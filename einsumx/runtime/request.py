@@ -389,7 +389,7 @@ def dtype_name(adapter: Adapter, dtype: Any, keyword: str = "dtype") -> str | No
         return adapter.dtype_name(adapter.dtype(dtype))
     try:
         name = _BUILTIN.get(dtype) or adapter.dtype_name(dtype)
-    except (BackendError, TypeError) as error:
+    except (BackendError, TypeError, ValueError) as error:  # a memoryview has no hash
         raise BackendError(_not_a_dtype(adapter, dtype, keyword)) from error
     return adapter.dtype_name(adapter.dtype(name))
 

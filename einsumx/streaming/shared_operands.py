@@ -43,7 +43,7 @@ class Mapped:
 
     Attributes:
         path: of the file.
-        dtype: NumPy's typestring, which includes the byte order.
+        dtype: NumPy's typestring, which includes the byte order; the name of one that another package defines.
         shape, strides: in elements and in bytes.
         offset: the position of its first element in the file.
     """
@@ -56,8 +56,8 @@ class Mapped:
 
     def open(self, *, writable: bool = False) -> Any:
         """The array in its file; unless it is ``writable``, writes stay private to this process."""
-        np = get_backend("numpy").xp
-        if not re.fullmatch(r"[<>|=][biufcV]\d{1,3}", self.dtype):
+        numpy = get_backend("numpy")
+        if not re.fullmatch(r"[<>|=][biufcV]\d{1,3}|bfloat16", self.dtype):
             raise BackendError(f"a worker cannot read dtype {shown(self.dtype)} from a file")
         try:
             with files.open_regular(self.path, writable=writable) as file:
@@ -71,7 +71,7 @@ class Mapped:
             ) from error
         except ValueError as error:
             raise BackendError(f"a worker cannot read an operand from {self.path}: {error}") from error
-        return np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
+        return numpy.xp.ndarray(self.shape, numpy.dtype(self.dtype), buffer, self.offset, self.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +176,17 @@ def file_of(array: Any) -> SharedOperand | None:
     if root is None or root.mode == "c" or root.filename is None:
         return None
     offset = root.offset + _address(array) - _address(root)
-    return Mapped(str(root.filename), array.dtype.str, array.shape, array.strides, offset)
+    return Mapped(str(root.filename), _typestring(array.dtype), array.shape, array.strides, offset)
 
 
 def shared_file(source: Source) -> SharedOperand | None:
     """An operand as workers open it from where it is stored; None for an array in memory."""
     return file_of(source.on_host() if source.reopened is None else source.reopened)
+
+
+def _typestring(dtype: Any) -> str:
+    """A dtype for :class:`Mapped`."""
+    return dtype.name if dtype.isbuiltin == 2 else dtype.str  # type: ignore[no-any-return]
 
 
 def _address(array: Any) -> int:
@@ -232,7 +237,7 @@ class SharedOperands:
         strides = tuple(
             packed_strides[axis] * array.itemsize if stride else 0 for axis, stride in enumerate(array.strides)
         )
-        self._written[key] = Mapped(path, array.dtype.str, array.shape, strides, 0)
+        self._written[key] = Mapped(path, _typestring(array.dtype), array.shape, strides, 0)
         return self._written[key]
 
     def _new_file(self, size: int) -> str:

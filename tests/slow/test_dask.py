@@ -157,13 +157,21 @@ def test_operands_that_are_chunked_alike_are_not_rechunked(equation, operands, c
     assert tasks(result)[1] == 0
 
 
-@pytest.mark.parametrize("kind", ["bfloat16", "text", "masked"])
+def test_patched_dask_leaves_what_einsumx_refuses_to_dask():
+    masked = da.from_array(np.ma.masked_equal([[1.0, 2.0], [3.0, 4.0]], 2), chunks=1)
+    with einsumx.patched("dask"):
+        assert da.einsum("ij->ji", masked).compute().tolist() == [[1, 3], [2, 4]]
+        with pytest.raises(einsumx.SizeError):
+            da.einsum("ijk->i", da.ones((2, 2), chunks=1))
+
+
+@pytest.mark.parametrize("kind", ["float8", "text", "masked"])
 def test_chunks_that_are_no_numbers_of_numpy_are_an_error_at_once(kind):
-    if kind == "bfloat16":
-        array = np.ones(4, pytest.importorskip("ml_dtypes").bfloat16)
+    if kind == "float8":
+        array = np.ones(4, pytest.importorskip("ml_dtypes").float8_e5m2)
     else:
         array = np.array(["a", "b"]) if kind == "text" else np.ma.masked_equal([1.0, 2.0], 1)
-    with pytest.raises(einsumx.BackendError, match=r"needs numbers|masks"):
+    with pytest.raises(einsumx.BackendError, match=r"no dtype float8_e5m2|needs numbers|masks"):
         einsumx.einsum("i->", da.from_array(array, chunks=1))
 
 
