@@ -102,9 +102,10 @@ class Shared:
             problem = Problem.random(random)
             make = random.choice([einsumx.plan, einsumx.expression])
             made = make(problem.equation, *(array.shape for array in problem.arrays))
-            self.plans.append((made, problem))
-            if len(self.plans) > self.most:
-                self.plans.pop(0)
+            if len(self.plans) < self.most:
+                self.plans.append((made, problem))
+            else:
+                self.plans[random.randrange(self.most)] = made, problem
         return random.choice(self.plans)
 
 
@@ -271,10 +272,10 @@ def first_calls(seed: int, threads: int) -> list[str]:
     return wrong + left_behind()
 
 
-def fault(kind: Callable[[Random], None], random: Random) -> list[str]:
+def fault(kind: Callable[..., None], *arguments: object) -> list[str]:
     """What is wrong with one piece of work; nothing, if all is well."""
     try:
-        kind(random)
+        kind(*arguments)
     except Exception:  # noqa: BLE001  # whatever it is, it is reported, and the others go on
         return [f"{kind.__name__}: {traceback.format_exc()}"]
     return []
@@ -296,18 +297,18 @@ def starts(seed: int, threads: int, seconds: float) -> tuple[int, list[str]]:
     """Two threads enter and leave `patched`, the others start threads; how many, and what was wrong."""
     ran, wrong, end = [], [], monotonic() + seconds
 
-    def enter_and_leave(random: Random) -> None:
+    def enter_and_leave() -> None:
         with einsumx.patched("numpy"):
             pass
 
-    def start(random: Random) -> None:
+    def start() -> None:
         thread = threading.Thread(target=ran.append, args=(True,))
         thread.start()
         thread.join()
 
     def work(number: int) -> None:
         while monotonic() < end:
-            wrong.extend(fault(enter_and_leave if number < 2 else start, Random(seed)))
+            wrong.extend(fault(enter_and_leave if number < 2 else start))
 
     run(work, threads, seconds)
     return len(ran), wrong + left_behind()
@@ -317,10 +318,13 @@ def imports(seed: int, threads: int, seconds: float) -> tuple[int, list[str]]:
     """Each thread imports an empty module again and again; how often all did, and what was wrong."""
     rounds, wrong, end = 0, [], monotonic() + seconds
 
-    def work(number: int) -> None:
+    def import_again(name: str) -> None:
         for _ in range(20):
-            sys.modules.pop(f"empty{number}", None)
-            imported(f"empty{number}")
+            sys.modules.pop(name, None)
+            imported(name)
+
+    def work(number: int) -> None:
+        wrong.extend(fault(import_again, f"empty{number}"))
 
     with tempfile.TemporaryDirectory() as folder:
         for number in range(threads):
