@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import platform
 import shutil
+import subprocess
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -72,6 +74,9 @@ OTHERS = (
     "newest-3.14",
     "newest-3.14t",
     "no-proc",
+    "newest-3.15",
+    "threads-3.11",
+    "threads-3.14t",
     "docs",
     "package",
 )
@@ -139,6 +144,15 @@ NO_PROC_TESTS = (
 
 PATH_TESTS = ("blocked_plan", "opt_einsum_hook", "path", "plan", "smallest_limit")
 """What depends on opt_einsum."""
+
+NATIVE = {"x86_64": ("amd64", "i386"), "aarch64": ("arm64",)}
+"""The processors, by Debian's names, whose programs a machine runs."""
+
+EMULATORS = {"amd64": "x86_64", "i386": "i386", "arm64": "aarch64", "s390x": "s390x"}
+"""The processors of ``foreign``, and QEMU's names for them."""
+
+DEBIAN = "python3-all,python3-numpy,python3-opt-einsum,python3-pytest,python3-hypothesis,python3-jinja2,python3-rich"
+"""What ``foreign`` takes from Debian: all Pythons of a branch, and packages for them. Its threadpoolctl is too old."""
 
 QUICK = ("-m", "not gpu and not package and not long")
 """Leaves out the tests that take long, as plain `pytest` does."""
@@ -255,7 +269,7 @@ def check_types_of_results(session: nox.Session) -> None:
 
 @nox.session(name="all", venv_backend="none", default=False)
 def others(session: nox.Session) -> None:
-    """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, the site, the package."""
+    """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, threads, the site, the package."""
     for name in OTHERS:
         session.notify(name)
 
@@ -329,12 +343,73 @@ def oldest(session: nox.Session) -> None:
     test(session, *[f"tests/test_{name}.py" for name in PATH_TESTS])
 
 
-@nox.session(python=["3.12", "3.13", "3.14", "3.14t"])
+@nox.session(python=["3.12", "3.13", "3.14", "3.14t", "3.15"])
 def newest(session: nox.Session) -> None:
     """Types and tests on newer Pythons, with the newest NumPy that each has; tests that take long on 3.14 alone."""
     install(session, *TESTING, MYPY)
     check_types(session, f"--python-version={str(session.python).rstrip('t')}")
     test(session, *([] if session.python == "3.14" else QUICK))
+
+
+@nox.session(python=["3.11", "3.14t"])
+def threads(session: nox.Session) -> None:
+    """Many threads for a minute, with the GIL and without: ``nox -s threads -- --seed 7 --seconds 600``."""
+    install(session)
+    environment = {"PYTHON_GIL": "0"} if str(session.python).endswith("t") else {}
+    session.run("python", "tests/stress.py", *session.posargs, env=environment)
+
+
+@nox.session(default=False)
+@nox.parametrize("processor", list(EMULATORS), ids=list(EMULATORS))
+def foreign(session: nox.Session, processor: str) -> None:
+    """The newest Pythons, and other processors, with packages of Debian's unstable branch in a folder of their own.
+
+    Where this machine runs the processor's programs, the tests run on each Python. Elsewhere QEMU runs the conformance
+    suite: processes that tests start would need QEMU too. It needs Linux, root, debootstrap and qemu-user-static.
+    """
+    is_native = processor in NATIVE.get(platform.machine(), ())
+    emulator = shutil.which(f"qemu-{EMULATORS[processor]}-static")
+    if not shutil.which("debootstrap") or os.geteuid():
+        session.skip("debootstrap, which makes the folder, is not installed, or this user is not root")
+    if not is_native and not emulator:
+        session.skip(f"programs for {processor} need qemu-user-static")
+    root = Path(mkdtemp(prefix="einsumx-"))
+    try:
+        unpack(session, processor, root)
+        if is_native:
+            for python in sorted(path.name for path in root.glob("usr/bin/python3.*[0-9]")):
+                run_in(session, root, "/usr/bin/env", "-C", "/project", python, "-m", "pytest", *session.posargs)
+        else:
+            shutil.copy(str(emulator), root / "emulator")
+            suite = ("einsumx.conformance", "--backend", "numpy", "--quiet", *session.posargs)
+            run_in(session, root, "/emulator", "/usr/bin/python3", "-m", *suite)
+    finally:
+        shutil.rmtree(root)
+
+
+def unpack(session: nox.Session, processor: str, root: Path) -> None:
+    """Fill a folder with Debian's packages and this project, without running anything of theirs."""
+    options = ("--foreign", f"--arch={processor}", "--variant=minbase", f"--include={DEBIAN}", "sid", str(root))
+    done = subprocess.run(["debootstrap", *options], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        session.skip(f"debootstrap ended with status {done.returncode}: {done.stdout[-200:]}")
+    for package in root.glob("var/cache/apt/archives/*.deb"):
+        session.run("dpkg-deb", "--extract", str(package), str(root), external=True, log=False)
+    for name in ("blas", "lapack"):  # linked so when Debian's packages are set up, which is left out
+        for folder in root.glob(f"usr/lib/*/{name}"):
+            folder.with_name(f"lib{name}.so.3").symlink_to(f"{name}/lib{name}.so.3")
+    shutil.copytree(project(), root / "project", symlinks=True)
+    pure = (str(wheel(session)), "threadpoolctl>=3.8")
+    session.run("python", "-m", "pip", "install", "--quiet", "--no-deps", f"--target={root}/site", *pure)
+
+
+def run_in(session: nox.Session, root: Path, *command: str) -> None:
+    """Run a command with the folder as its file system, and with mounts and processes that end with it."""
+    mount = 'mount -t proc proc "$0/proc" && mount --bind /dev "$0/dev" && exec chroot "$0" "$@"'
+    apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", mount, str(root))
+    # The processor of QEMU's choice for arm64 has vectors of any length, whose emulation takes long.
+    emulated = {"QEMU_CPU": "cortex-a72"} if (root / "usr/lib/aarch64-linux-gnu").is_dir() else {}
+    session.run(*apart, *command, external=True, env={"PYTHONPATH": "/site", "TMPDIR": "/tmp", **emulated})
 
 
 @nox.session

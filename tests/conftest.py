@@ -50,6 +50,8 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_finish():
     """Leave the tests themselves, tens of thousands, out of garbage collections, and have fewer of these."""
+    # In its first test, Hypothesis looks for what refers to its random numbers, and would not find what is frozen.
+    hypothesis.given(hypothesis.strategies.none())(lambda value: None)()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)

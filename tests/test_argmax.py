@@ -55,7 +55,7 @@ def test_the_result_is_a_named_tuple_whose_value_is_that_of_einsum():
 def test_numbers_without_axes_are_those_of_einsum():
     value, positions = max_plus.argmax("i->", np.array([1.0, 3.0, 2.0]))
     assert type(value) is np.float64
-    assert type(positions["i"]) is np.int64
+    assert type(positions["i"]) is np.intp
     assert (value, positions["i"]) == (3.0, 1)
 
 

@@ -1,5 +1,7 @@
 """Sums over nothing, and results without elements: no framework's kernel sees them, and they are right everywhere."""
 
+import sys
+
 import numpy as np
 import pytest
 from backends_under_test import INSTALLED
@@ -62,6 +64,7 @@ def test_a_limit_an_expression_a_source_and_a_stored_plan_give_zeros_beside_infi
     assert [backend.values(result).tolist() for result in results] == [[0, 0]] * len(results)
 
 
+@pytest.mark.skipif(sys.maxsize < 10**12, reason="addresses of 32 bits do not count so many elements")
 @pytest.mark.parametrize("equation", ["i,j->ij", "i,j->i", "i,j->", "i,j,jk->ik", "i,j,j->ij"])
 def test_a_limit_cuts_nothing_where_nothing_is_computed(equation):
     """Blocks of single elements would be a million million."""

@@ -68,7 +68,6 @@ def test_where_rates_are_stored_a_first_call_reads_them_without_the_metadata_of_
         "email",
         "importlib.metadata",
         "pathlib",
-        "random",
         "socket",
         "urllib",
         "zipfile",

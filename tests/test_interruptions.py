@@ -184,11 +184,11 @@ def test_an_alarm_ends_the_search_for_a_path():
 
 
 IMPORTING = """
-import gc, signal, sys, threading
+import gc, signal, sys, threading, time
 import numpy as np
 import einsumx
 
-what, every, main, begun = sys.argv[1], int(sys.argv[2]), threading.main_thread(), threading.Event()
+what, every, main, begun = sys.argv[1], int(sys.argv[2]), threading.main_thread(), False
 lhs, rhs = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 imports, depth, nested, armed, lost = 0, 0, 0, False, []
 sys.unraisablehook = lost.append
@@ -206,8 +206,8 @@ def check(*calls):
         assert np.array_equal(call(), lhs @ rhs)
 
 def interrupt(*arguments):
-    global depth, nested, armed
-    begun.set()
+    global depth, nested, armed, begun
+    begun = True
     if what == "raises" and armed:
         armed, nested = False, nested + 1
         raise TimeoutError
@@ -222,7 +222,7 @@ class Last:
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        global imports
+        global imports, begun
         imports += name.startswith("einsumx.")
         if not name.startswith("einsumx.") or imports % every:
             return
@@ -230,10 +230,13 @@ class Finder:
             last = Last()
             last.itself = last
         else:
-            begun.clear()
-            while not begun.is_set():  # a signal that comes just before the main thread waits is handled later
-                signal.pthread_kill(main.ident, signal.SIGINT)
-                begun.wait(0.05)
+            begun = False
+            for _ in range(100):  # a signal that comes just before the main thread waits is handled later
+                if not begun:
+                    signal.pthread_kill(main.ident, signal.SIGINT)
+                    time.sleep(0.01)
+            # Not for ever, and for less than the 2 s that the main thread waits: it would then import, too, and so wait
+            # for the lock that Python holds while it calls a finder.
 
 sys.meta_path.insert(0, Finder())
 signal.signal(signal.SIGINT, interrupt)

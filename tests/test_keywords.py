@@ -196,7 +196,7 @@ def test_casting_no_refuses_another_order_of_bytes_as_numpy_does(options):
         ("ij,kj->ik", (a, SWAPPED), 1),
         ("ij->i", (SWAPPED,), 0),
     ):
-        with pytest.raises(BackendError, match=rf"operand {number} has dtype >f8, whose byte order casting='no'"):
+        with pytest.raises(BackendError, match=f"operand {number} has dtype {SWAPPED.dtype}, whose byte order"):
             einsum(equation, *arrays, casting="no", **options)
         with pytest.raises(TypeError):
             np.einsum(equation, *arrays, casting="no")
@@ -207,7 +207,7 @@ def test_casting_no_refuses_another_order_of_bytes_as_numpy_does(options):
 
 def test_casting_no_refuses_an_out_of_another_order_of_bytes_and_lets_a_view_be_one():
     out = np.empty((2, 4), SWAPPED.dtype)
-    with pytest.raises(BackendError, match="casting='no' does not allow into an out= of >f8"):
+    with pytest.raises(BackendError, match=f"casting='no' does not allow into an out= of {SWAPPED.dtype}"):
         einsum(EQUATION, a, b, out=out, casting="no")
     with pytest.raises(TypeError):
         np.einsum(EQUATION, a, b, out=out, casting="no")

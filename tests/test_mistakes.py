@@ -92,7 +92,7 @@ MISTAKES = [
     # out= and order=
     ('einsum("ij,jk->ik", a, b, out=(2, 4))', BackendError, "out= is a tuple"),
     ('einsum("ij,jk->ik", a, b, out=np.float64)', BackendError, "out= is a type, .*arrays of numpy$"),
-    ('einsum("ij,jk->ik", a, b, out=np.ones((2, 4), int))', BackendError, "float64, .*out= of int64; pass a looser"),
+    ('einsum("ij,jk->ik", a, b, out=np.ones((2, 4), "int64"))', BackendError, "float64, .*out= of int64; pass"),
     # dtype= and casting=
     ('einsum("ij,jk->ik", a, b, dtype="flot32")', BackendError, "numpy has no dtype 'flot32'"),
     ('einsum("ij,jk->ik", a, b, dtype=32)', BackendError, "dtype=32 is no dtype .*dtype='float32'"),

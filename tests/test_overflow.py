@@ -23,7 +23,7 @@ CALLS = {
     "float32": ("ij,jk->ik", [WIDE, WIDE], {"dtype": "float32", "casting": "same_kind"}),
     "float64": ("ij,jk->ik", [WIDE, WIDE], {}),
     "sum of float64": ("ij->", [WIDE * 1e8], {}),
-    "broadcast": ("ij->", [np.broadcast_to(WIDE[0], (10**9, 9))], {}),
+    "broadcast": ("ij->", [np.broadcast_to(WIDE[0] * 1e4, (10**5, 9))], {}),
 }
 
 

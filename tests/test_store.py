@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import pytest
+from threadpoolctl import ThreadpoolController
 
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.numpy import NumpyAdapter
@@ -62,7 +63,7 @@ def test_numpy_s_engine_is_its_blas_and_that_of_another_device_its_model():
             return "H200\n" if device.startswith("fast") else ""
 
     blas = store.origin_of(NUMPY, "cpu").engine
-    assert blas
+    assert bool(blas) == bool(ThreadpoolController().select(user_api="blas"))  # some systems' BLAS it does not know
     assert store.origin_of(Fast(), "fast:1").engine == "H200"
     assert store.origin_of(Fast(), "cpu").engine == blas
     assert store.origin_of(NUMPY, "cpu").machine.endswith(f", {os.cpu_count()} cores")

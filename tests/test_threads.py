@@ -14,6 +14,7 @@ from einsumx.host import threads
 from einsumx.host.blas import Blas
 
 BLAS = ThreadpoolController().select(user_api="blas")
+NO_BLAS = "threadpoolctl does not know this BLAS library"
 
 
 def settings():
@@ -36,6 +37,8 @@ def as_before():
 @pytest.fixture
 def four_in_blas(monkeypatch):
     """BLAS and the pool use four threads, as on a machine with four CPUs."""
+    if not BLAS:
+        pytest.skip(NO_BLAS)
     monkeypatch.setattr(threads._blas(), "_usual", 4)
     threads.set_num_threads(4)
     with threadpool_limits(4, user_api="blas"):
@@ -296,6 +299,7 @@ def test_without_a_word_there_are_no_more_threads_than_cpus_of_this_process():
 
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.skipif(not BLAS, reason=NO_BLAS)
 @pytest.mark.parametrize("while_held", [False, True])
 def test_the_child_of_a_fork_has_a_pool_of_its_own_and_blas_as_it_was(while_held):
     code = f"""

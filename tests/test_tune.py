@@ -16,11 +16,9 @@ BUSY = "other programs or virtual machines used 50% of the processor"
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch, tmp_path, forgotten):
+def quiet(monkeypatch, tmp_path, quiet_machine, forgotten):
     """A machine on which nothing disturbs, and a cache folder of its own."""
     monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
-    monkeypatch.setattr(machine, "disturbances", lambda *_: [])
-    monkeypatch.setattr(machine.Watch, "erratic", lambda _: [])
     monkeypatch.setattr(steady, "_REST", 0.0)
     wisdom._failures.clear()
 

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
+from einsumx import __version__
 from einsumx.adapters.registry import BUILTIN
 from einsumx.conformance.case import Outcome, Status
 from einsumx.conformance.frameworks import KNOWN
@@ -105,7 +105,7 @@ def make_run(subject: Subject, level: Level, select: str, outcomes: Iterable[Out
         is_einsumx=subject.is_einsumx,
         level=level,
         select=select,
-        einsumx=version("einsumx"),
+        einsumx=__version__,
         python=platform.python_version(),
         platform=f"{sys.platform} {platform.machine()}",
         date=date,
