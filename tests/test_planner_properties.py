@@ -531,7 +531,7 @@ def test_plans_are_simple_already_and_survive_json(data, case):
     assert simplify(plan.ops, [operand.shape for operand in plan.operands], plan.result) == (plan.ops, plan.result)
     assert einsumx.Plan.from_json(plan.to_json()) == plan
     assert einsumx.Plan.from_json(json.dumps(json.loads(plan.to_json()), indent=1)) == plan
-    assert str(plan).count("\n") == len(plan.ops) + 1
+    assert str(plan).count("\n") == len(plan.ops) + (1 if len(arrays) <= 4 else 3)  # two lines about the path
 
 
 TYPES = [

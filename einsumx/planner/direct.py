@@ -7,8 +7,11 @@ innermost of them has unit stride. :mod:`einsumx.planner.matmul` searches for th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from math import inf, prod
+from typing import Any, NamedTuple
 
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
@@ -18,8 +21,7 @@ from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns,
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Path
-from einsumx.planner.path import step_outputs
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms, uses_of
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
 
 __all__ = ["direct_ops", "direct_product", "einsum_result", "may_be_one_einsum", "one_einsum", "product_order"]
 
@@ -64,30 +66,15 @@ def direct_ops(
         return None
     output = equation.output
     calls: list[Op] = []
-    results: Sequence[tuple[tuple[int, ...], Collection[int]]] = ((path[0], output),)
-    uses = [ResultUse(output)]
-    if len(path) > 1:
-        results = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(output))
-        uses = uses_of(results, terms, output)
-    for (step, keep), use in zip(results, uses):
-        pair = list(map(terms.pop, sorted(step, reverse=True)))[::-1]
-        for place, term in enumerate(pair):
-            needed = keep if len(pair) == 1 else (*keep, *pair[1 - place].labels)
-            if not set(term.labels).issubset(needed):
-                if traits.max_sum_axes is not None or 1 in term.shape:
-                    return None
-                slot = _settled(term, count, calls) if term.flat is not None else term.slot
-                pair[place] = _summed(term, slot, needed, count + len(calls), calls)
-        if len(pair) == 1:
-            terms += pair
-            continue
-        lhs, rhs = pair
-        direct = direct_product(lhs, rhs, keep, use, traits, dtype, count + len(calls))
-        if direct is None:
-            return None
-        calls += direct[0]
-        terms.append(direct[1])
-    (term,) = terms
+    term: Term | None
+    if count == 1:
+        term = _summed(terms[0], output, traits, count, calls)
+    elif count == 2:
+        term = _product_of_sums(terms[0], terms[1], output, ResultUse(output), traits, dtype, count, calls)
+    else:
+        term = _network(terms, path, output, traits, dtype, calls)
+    if term is None:
+        return None
     slot = count + len(calls)
     if term.flat is not None:
         calls.append(Reshape(slot, slot - 1, term.shape))
@@ -99,15 +86,142 @@ def direct_ops(
     return tuple(calls), count + len(calls) - 1
 
 
-def _summed(term: Term, source: int, needed: Collection[int], slot: int, calls: list[Op]) -> Term:
-    """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order."""
+def _summed(term: Term, needed: Collection[int], traits: Traits, count: int, calls: list[Op]) -> Term | None:
+    """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order.
+
+    None if the framework takes other ops than these. ``count`` is the slot of the first of the calls.
+    """
     labels, memory = term.labels, term.memory
+    if set(labels).issubset(needed):
+        return term
+    if traits.max_sum_axes is not None or 1 in term.shape:
+        return None
+    source = term.slot if term.flat is None else _settled(term, count, calls)
     if memory != labels:
-        calls.append(Transpose(slot, source, tuple(map(labels.index, memory))))
-        source, slot = slot, slot + 1
+        calls.append(Transpose(count + len(calls), source, tuple(map(labels.index, memory))))
+        source = count + len(calls) - 1
+    slot = count + len(calls)
     calls.append(Sum(slot, source, tuple([axis for axis, label in enumerate(memory) if label not in needed])))
-    kept = tuple([label for label in memory if label in needed])
-    return Term(slot, kept, None, term.sizes)
+    return Term(slot, tuple([label for label in memory if label in needed]), None, term.sizes)
+
+
+def _product_of_sums(
+    lhs: Term,
+    rhs: Term,
+    keep: Collection[int],
+    use: ResultUse,
+    traits: Traits,
+    dtype: str,
+    count: int,
+    calls: list[Op],
+) -> Term | None:
+    """Append the sums over labels that only one term has and nothing else needs, and the product."""
+    left = _summed(lhs, (*keep, *rhs.labels), traits, count, calls)
+    right = _summed(rhs, (*keep, *lhs.labels), traits, count, calls)
+    if left is None or right is None:
+        return None
+    direct = direct_product(left, right, keep, use, traits, dtype, count + len(calls))
+    if direct is None:
+        return None
+    calls += direct[0]
+    return direct[1]
+
+
+# -- networks -------------------------------------------------------------------------------------------------------
+
+
+def _network(
+    terms: Sequence[Term], path: Path, output: Labels, traits: Traits, dtype: str, calls: list[Op]
+) -> Term | None:
+    """Append the ops of a path of pairs; returns the result, or None if some of the ops are not clear."""
+    count, size_of, quick = len(terms), terms[0].sizes.__getitem__, _Quick.of(traits, dtype)
+    uses = Counter(chain(output, *[term.labels for term in terms]))
+    alone = [label for label, number in uses.items() if number == 1]
+    made: dict[int, Term] = dict(enumerate(terms))
+    pairs = _nodes(path, count)
+    partners = {node: other for pair in pairs for node, other in (pair, pair[::-1])}
+    for node, (first, second) in enumerate(pairs, count):
+        lhs, rhs = made.pop(first), made.pop(second)
+        labels, summed = list(lhs.labels), alone[:]
+        for label in rhs.labels:
+            if label not in lhs.labels:
+                labels.append(label)
+                continue
+            uses[label] -= 1
+            if uses[label] == 1:
+                summed.append(label)
+        kept = tuple([label for label in labels if label not in summed])
+        innermost = min(map(size_of, (*lhs.labels[-1:], *rhs.labels[-1:])), default=1)
+        if node in partners and quick.takes(prod(map(size_of, labels)), innermost, len(labels)):
+            ops, result = _native(lhs, rhs, kept, count + len(calls))
+            calls += ops
+        else:
+            use = _use_of(kept, made.get(partners[node]), uses) if node in partners else ResultUse(output)
+            product = _product_of_sums(lhs, rhs, kept, use, traits, dtype, count, calls)
+            if product is None:
+                return None
+            result = product
+        made[node] = result
+    (result,) = made.values()
+    return result
+
+
+def _nodes(path: Path, count: int) -> list[tuple[int, int]]:
+    """The two values of each step: operands by their numbers, and then the results of the steps."""
+    left, pairs = list(range(count)), []
+    for step in path:
+        if len(step) == 2:
+            first, second = sorted(step)
+            high, low = left.pop(second), left.pop(first)
+            pairs.append((low, high))
+            left.append(count + len(pairs) - 1)
+        else:  # a step of one operand does nothing
+            left.append(left.pop(*step))
+    return pairs
+
+
+def _use_of(kept: Labels, other: Term | None, uses: Mapping[int, int]) -> ResultUse:
+    """How the result of an inner step is used: by a product with another term, if that is there already."""
+    if other is None:
+        return ResultUse()
+    shared = tuple(filter(kept.__contains__, other.memory))
+    contracted = tuple([label for label in shared if uses[label] == 2])
+    return ResultUse(None, contracted, tuple([label for label in shared if uses[label] > 2]))
+
+
+class _Quick(NamedTuple):
+    """When the framework's own einsum is faster than the calls around a product of matrices, in an inner step.
+
+    Attributes:
+        steps, labels: the most multiply-adds and labels.
+        seconds: of these calls.
+        each, row: seconds of a multiply-add, and of a start of the innermost loop.
+    """
+
+    steps: float
+    labels: int
+    seconds: float
+    each: float
+    row: float
+
+    @classmethod
+    def of(cls, traits: Traits, dtype: str) -> _Quick:
+        """Those of a framework."""
+        rates, rate = traits.rates, _loop_rate(traits.rates)
+        if not rate or dtype not in traits.native_dtypes:
+            return cls(-1.0, 0, 0.0, 0.0, 0.0)
+        seconds = _STEP_CALLS * rates.call
+        return cls(seconds * rate, traits.native_max_labels, seconds, 1 / rate, einsum_starts(1, 0, 3) * rates.run)
+
+    def takes(self, steps: Any, innermost: int, labels: int) -> bool:
+        """Whether it is faster for so many multiply-adds, if these are known."""
+        if type(steps) is not int or steps > self.steps or labels > self.labels:
+            return False
+        return steps * (self.each + self.row / innermost) <= self.seconds
+
+
+_STEP_CALLS = 3
+"""The calls of a product of matrices in an inner step: transposes, reshapes, copies."""
 
 
 def one_einsum(equation: SizedEquation, count: int) -> Op:
@@ -207,16 +321,11 @@ def direct_product(
     lhs_labels, rhs_labels, size_of = lhs.labels, rhs.labels, lhs.sizes.__getitem__
     if 1 in lhs.sizes and 1 in map(size_of, (*lhs_labels, *rhs_labels)):
         return None
-    own = [label for label in rhs_labels if label not in lhs_labels]
-    steps = prod(map(size_of, (*lhs_labels, *own)))
-    if type(steps) is not int:
-        return None
-    is_step = use.order is None and dtype in traits.native_dtypes
-    if is_step and _is_tiny_step(lhs, rhs, steps, len(lhs_labels) + len(own), traits):
-        kept = [label for label in lhs_labels if label in keep]
-        return _native(lhs, rhs, (*kept, *own), slot)
     left, right = _Side(lhs, rhs_labels, keep), _Side(rhs, lhs_labels, keep)
     rows, cols = left.rows, right.rows
+    steps = left.matrices * left.inner * rows * cols
+    if type(steps) is not int:
+        return None
     batch: Labels = ()
     if left.shared:
         batch = left.own = right.own = tuple(filter(left.shared.__contains__, use.order or lhs.memory))
@@ -239,18 +348,6 @@ def direct_product(
     if traits.max_batch_axes is not None and len(batch) > traits.max_batch_axes:
         return None
     return _matrix_product(left, right, use, traits, dtype, slot, may_be_native)
-
-
-def _is_tiny_step(lhs: Term, rhs: Term, steps: int, labels: int, traits: Traits) -> bool:
-    """Whether the framework's own einsum loops for less than the calls around a product of matrices."""
-    if steps > (_STEP_CALLS - 1) * traits.rates.call * _loop_rate(traits.rates):
-        return False
-    innermost = min(map(lhs.sizes.__getitem__, (*lhs.labels[-1:], *rhs.labels[-1:])), default=1)
-    return labels <= traits.native_max_labels and _is_tiny(steps, steps / innermost, labels, traits.rates, _STEP_CALLS)
-
-
-_STEP_CALLS = 4
-"""The calls of a product of matrices in an inner step: transposes, reshapes, copies."""
 
 
 def _may_be_native(lhs: Term, rhs: Term, traits: Traits, dtype: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -188,17 +188,7 @@ def native_equation(inputs: Sequence[Labels], output: Labels) -> str:
     >>> native_equation([(7, 3), (3, 5)], (5, 7))
     'ab,bc->ca'
     """
-    letters: dict[int, str] = {}
-    text, separator = "", ""
-    for labels in inputs:
-        text += separator
-        for label in labels:
-            if label not in letters:
-                number = len(letters)
-                letters[label] = SYMBOLS[number] if number < len(SYMBOLS) else symbol(number)
-            text += letters[label]
-        separator = ","
-    text += "->"
-    for label in output:
-        text += letters[label]
-    return text
+    labels = dict.fromkeys(chain.from_iterable(inputs))
+    letters = dict(zip(labels, SYMBOLS if len(labels) <= len(SYMBOLS) else map(symbol, range(len(labels)))))
+    letter = letters.__getitem__
+    return f"{','.join([''.join(map(letter, term)) for term in inputs])}->{''.join(map(letter, output))}"
