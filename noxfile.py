@@ -269,7 +269,7 @@ def check_types_of_results(session: nox.Session) -> None:
 
 @nox.session(name="all", venv_backend="none", default=False)
 def others(session: nox.Session) -> None:
-    """Every check that plain `nox` leaves out: MXNet, the oldest and newest versions, threads, the site, the package."""
+    """Every check that plain `nox` leaves out: MXNet, old and new versions, threads, the site, the package."""
     for name in OTHERS:
         session.notify(name)
 

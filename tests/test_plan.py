@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pickle
 import weakref
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -125,7 +126,7 @@ def test_einsum_path_is_what_optimize_takes():
 
 def test_einsum_path_without_an_optimizer_is_the_path_of_einsum():
     sizes = 400, 400, 5, 100, 1500, 400, 400
-    equation, shapes = "ab,bc,cd,de,ef,fg->ag", [*zip(sizes, sizes[1:])]
+    equation, shapes = "ab,bc,cd,de,ef,fg->ag", [*pairwise(sizes)]
     found = einsumx.plan(equation, *shapes).path
     assert tuple(einsumx.einsum_path(equation, *shapes)[0][1:]) == found
     assert tuple(einsumx.einsum_path(equation, *shapes, optimize="greedy")[0][1:]) != found
