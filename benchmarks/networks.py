@@ -85,7 +85,7 @@ def _lattice(network: Network, sides: tuple[int, ...], size: Callable[[], int]) 
 
 
 def _regular(network: Network, scale: int, rng: Random) -> None:
-    count, size = ((20, 4), (50, 3), (90, 2))[scale]
+    count, size = ((20, 4), (60, 3), (100, 2))[scale]
     network.bonds(count, _regular_pairs(count, 3, rng), lambda: size)
 
 
@@ -99,7 +99,7 @@ def _regular_pairs(count: int, degree: int, rng: Random) -> list[tuple[int, int]
 
 
 def _random(network: Network, scale: int, rng: Random) -> None:
-    count = (12, 35, 60)[scale]
+    count = (12, 40, 70)[scale]
     chain = [(at, at + 1) for at in range(count - 1)]
     pairs = set(chain) | {tuple(sorted(rng.sample(range(count), 2))) for _ in range(count // 2)}
     network.bonds(count, sorted(pairs), lambda: rng.randint(2, 4))

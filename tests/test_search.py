@@ -162,3 +162,12 @@ def test_a_printed_plan_of_many_operands_compares_its_path_with_the_plain_greedy
     *_, given, plain = str(einsumx.plan(text, *shapes, optimize=False)).splitlines()
     assert given.split()[0] == "path"
     assert given.split()[-6:] != plain.split()[-6:]
+
+
+def test_a_log_says_where_a_longer_search_may_pay(caplog, monkeypatch):
+    monkeypatch.setattr("einsumx.planner.path._LONG", 1e-5)
+    text, shapes = chain_of_states(6, 30, 4)
+    with caplog.at_level("INFO", logger="einsumx"):
+        find_path(bind(parse_text(text, 18), shapes))
+    (record,) = caplog.records
+    assert "to run; optimize='cotengra' may find a better path" in record.getMessage()
