@@ -24,9 +24,8 @@ from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
 from einsumx.ir.records import record
 from einsumx.ir.sizes import names_in
-from einsumx.ir.text import displayed, plan_line, plan_text, shape_text
-from einsumx.planner.search import MOST_OF_ALL_ORDERS
-from einsumx.runtime.programs import path_text, retarget, run_program
+from einsumx.ir.text import displayed, plan_line, shape_text
+from einsumx.runtime.programs import program_text, retarget, run_program
 from einsumx.runtime.stored_plans import read_plan, text_of_plan
 from einsumx.tracing import between_graphs, inlined
 
@@ -63,8 +62,7 @@ class Plan(Program):
     autograph_info__ = ()  # by which tf.function leaves the code as it is
 
     def __str__(self) -> str:
-        text = plan_text(self, plan_cost(self))
-        return f"{text}\n{path_text(self)}" if len(self.operands) > MOST_OF_ALL_ORDERS else text
+        return program_text(self, plan_cost(self))
 
     def __repr__(self) -> str:
         with suppress(EinsumxError, LookupError):  # of ops that do not fit together

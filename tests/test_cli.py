@@ -266,7 +266,7 @@ def test_where_nothing_could_be_compared_the_status_is_2(capsys, missing_library
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--dtype", "bfloat16"), "bfloat16"),
+        (("--dtype", "complex32"), "complex32"),
         (("--device", "cuda"), "has arrays on the CPU only, not on cuda"),
     ],
     ids=["dtype", "device"],

@@ -167,8 +167,8 @@ def test_an_error_of_an_adapter_is_not_hidden(monkeypatch):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of an alarm in a finalizer
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that send signals")
 def test_an_alarm_ends_the_search_for_a_path():
-    labels = "abcdefghij"
-    terms = [labels[i] + labels[(i + 1) % 10] + "xyz"[i % 3] for i in range(10)]
+    labels = "abcdefghijkl"
+    terms = [labels[i] + labels[(i + 1) % 12] + "xyz"[i % 3] for i in range(12)]
 
     def alarm(number, frame):
         raise TimeoutError
@@ -177,7 +177,7 @@ def test_an_alarm_ends_the_search_for_a_path():
     signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)  # again and again, as one may come where Python ignores errors
     try:
         with pytest.raises(TimeoutError):
-            einsumx.einsum(",".join(terms) + "->", *[np.ones((2, 2, 2))] * 10, optimize="optimal")
+            einsumx.einsum(",".join(terms) + "->", *[np.ones((2, 2, 2))] * 12, optimize="optimal")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -52,7 +52,7 @@ class Project:
         programs = [path for path in PROGRAMS if path != Path(__file__)]
         texts = [path.read_text(encoding="utf-8") for path in [*programs, *sources]]
         self.options = {option for text in texts for option in re.findall(r"[\"'](--[a-z][\w-]*)", text)}
-        sessions = re.findall(r"^def (\w+)\(session|session\(name=\"(\w+)\"", texts[0], re.MULTILINE)
+        sessions = re.findall(r"^def (\w+)\(session|session\(name=\"([\w-]+)\"", texts[0], re.MULTILINE)
         self.sessions = {name for pair in sessions for name in pair}
         (actions,) = [each for each in _parser()._actions if isinstance(each, argparse._SubParsersAction)]
         self.commands = {
@@ -140,8 +140,8 @@ def _stale_in_command(code: str, project: Project) -> Iterator[str]:
         known = project.commands.get(command[1])
         yield from [f"einsumx {command[1]}"] if known is None else options - known
     elif re.match(r"nox\b", code):
-        sessions = re.search(r" -s ((?:\"?[a-z_]+(?:\(\w+\)\")? ?)+)", code)
-        yield from set(re.findall(r"[a-z_]+(?:(?= )|$|(?=\())", sessions[1] if sessions else "")) - project.sessions
+        sessions = re.search(r" -s ((?:\"?[a-z_]+(?:-[a-z]+)?(?:\(\w+\)\")? ?)+)", code)
+        yield from set(re.findall(r"[a-z_]+(?:-[a-z]+)?(?:(?= )|$|(?=\())", sessions[1] if sessions else "")) - project.sessions
     elif not re.match(r"(?:python -m )?(?:pip|git|twine|build)\b", code):
         yield from options - project.options - OF_OTHER_PROGRAMS
 

@@ -28,7 +28,7 @@ EQUATIONS = {
 }
 
 
-def test_planning_imports_no_framework_but_the_numpy_of_opt_einsum_for_many_operands():
+def test_planning_imports_no_framework():
     code = f"""
 import sys, einsumx
 for equation, *shapes in ("bind,bjnd->bnij", (4, 10, 3, 8), (4, 5, 3, 8)), ("ij,jk,kl,lm,mn->in", *[(3, 3)] * 5):
@@ -37,7 +37,7 @@ for equation, *shapes in ("bind,bjnd->bnij", (4, 10, 3, 8), (4, 5, 3, 8)), ("ij,
             str(einsumx.plan(equation, *shapes, backend=backend, dtypes=dtype))
     print(*(name for name in {FRAMEWORKS} if name in sys.modules))
 """
-    assert printed(code) == "\nnumpy\n"
+    assert printed(code) == "\n\n"
 
 
 def test_plan_is_identical_across_hash_seeds():

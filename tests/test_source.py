@@ -101,13 +101,9 @@ def test_the_page_on_mxnet_shows_the_plan_and_its_source(mxnet_1):
 def test_each_call_that_works_has_a_line_and_copies_have_their_reason():
     plan = einsumx.plan("bnij,bjnd,ndm->bim", (4, 8, 10, 5), (4, 5, 8, 12), (8, 12, 50), dtypes="float32")
     assert statements(plan) == [
-        "# (8, 4, 5, 50) float32",
-        "x1 = np.matmul(b.transpose((2, 0, 1, 3)).reshape((8, 20, 12)), c).reshape((8, 4, 5, 50))",
-        "# (4, 10, 40) float32; a copy: its contracted axes do not merge",
-        "x2 = a.transpose((0, 2, 1, 3)).copy().reshape((4, 10, 40))",
-        "# (4, 40, 50) float32; a copy: its contracted axes do not merge",
-        "x3 = x1.transpose((1, 0, 2, 3)).copy().reshape((4, 40, 50))",
-        "return np.matmul(x2, x3)",
+        "x1 = np.matmul(a, b.transpose((0, 2, 1, 3))).transpose((0, 2, 1, 3))  # (4, 10, 8, 12) float32",
+        "x2 = x1.copy().reshape((40, 96))  # (40, 96) float32; a copy: its contracted axes do not merge",
+        "return np.matmul(x2, c.reshape((96, 50))).reshape((4, 10, 50))",
     ]
 
 

@@ -152,7 +152,8 @@ def _network(
                 summed.append(label)
         kept = tuple([label for label in labels if label not in summed])
         innermost = min(map(size_of, (*lhs.labels[-1:], *rhs.labels[-1:])), default=1)
-        if node in partners and quick.takes(prod(map(size_of, labels)), innermost, len(labels)):
+        is_inner = node in partners and not _needs_no_view(lhs.labels, rhs.labels, kept)
+        if is_inner and quick.takes(prod(map(size_of, labels)), innermost, len(labels)):
             ops, result = _native(lhs, rhs, kept, count + len(calls))
             calls += ops
         else:
@@ -255,8 +256,10 @@ def _is_one_call(equation: SizedEquation, steps: int, rates: Rates) -> bool:
 
 def _needs_no_view(first: Labels, last: Labels, keep: Collection[int]) -> bool:
     """Whether a product of matrices or of elements takes its terms as they are: one label is shared, or none summed."""
+    if len(first) > 2 or len(last) > 2:
+        return False
     shared = set(first).intersection(last)
-    return len(first) <= 2 and len(last) <= 2 and (len(shared) == 1 or (bool(shared) and shared.issubset(keep)))
+    return len(shared) == 1 or (bool(shared) and shared.issubset(keep))
 
 
 def _is_tiny(steps: int, rows: float, labels: int, rates: Rates, calls: int = 1) -> bool:

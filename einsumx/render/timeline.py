@@ -25,9 +25,10 @@ from einsumx.ir.bind import label_names
 from einsumx.ir.cost import OpCost, in_use, program_cost
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import TYPICAL, evaluated_shape, names_in
-from einsumx.ir.text import call_text, plan_text, quantity, remark_text, summary
+from einsumx.ir.text import call_text, quantity, remark_text, summary
 from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.programs import program_text
 
 __all__ = ["Kind", "PictureRow", "Timeline", "blocked_timeline", "plan_timeline"]
 
@@ -117,7 +118,7 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     >>> [(row.kind, row.call) for row in timeline.rows[:3]]
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
-    text = plan_text(program, program_cost(program, kernels))
+    text = program_text(program, program_cost(program, kernels))
     program = _with_typical_sizes(program)
     cost, axes = program_cost(program, kernels), _plan_axes(program)
     rows: list[PictureRow] = []

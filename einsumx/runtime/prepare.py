@@ -227,7 +227,8 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     """The plan for these arrays and the function that runs it, from the caches if possible."""
     signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
-        mode = None if adapter.is_autocast is None else adapter.autocast(adapter.device_of(signatures[0]))
+        has_mode = adapter.is_autocast is not None and bool(signatures)
+        mode = adapter.autocast(adapter.device_of(signatures[0])) if has_mode else None
         return _by_signature(adapter, written, signatures, options, mode)
     return from_signatures(adapter, written, signatures, options)
 

@@ -10,13 +10,15 @@ from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cached
 from einsumx.errors import SizeError, excerpt
+from einsumx.ir.cost import PlanCost
 from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import is_known
+from einsumx.ir.text import plan_text
 from einsumx.ir.verify import verify
 from einsumx.measuring.calibration import traits_in
 from einsumx.planner import path
-from einsumx.planner.search import pace_of
+from einsumx.planner.search import MOST_OF_ALL_ORDERS, pace_of
 from einsumx.runtime.execute import executable
 from einsumx.runtime.prepare import (
     arrays_of,
@@ -30,7 +32,7 @@ from einsumx.runtime.prepare import (
 )
 from einsumx.runtime.request import Contraction, Options
 
-__all__ = ["path_text", "retarget", "run_program"]
+__all__ = ["program_text", "retarget", "run_program"]
 
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
@@ -45,11 +47,14 @@ def _options(program: Program) -> Options:
     return Options(program.dtype, "unsafe", program.path, accumulate=program.accumulate, algebra=program.algebra)
 
 
-def path_text(program: Program) -> str:
-    """What the path takes, and which search found it, beside the plain greedy search."""
+def program_text(program: Program, cost: PlanCost) -> str:
+    """A program as text; for many operands with what its path takes, and which search found it."""
+    text = plan_text(program, cost)
+    if len(program.operands) <= MOST_OF_ALL_ORDERS:
+        return text
     sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
     traits = traits_in(program.algebra, get_backend(program.backend), program.device)
-    return path.path_text(sized, program.path, pace_of(traits, program.dtype))
+    return f"{text}\n{path.path_text(sized, program.path, pace_of(traits, program.dtype))}"
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:

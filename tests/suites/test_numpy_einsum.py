@@ -27,8 +27,6 @@ EXCEPTIONS = {
     "TestEinsumPath.test_memory_constraints": LIMIT,  # the same test as NumPy 2.5 spells it
     "TestEinsum.test_einsum_sorting_behavior": "asserts what the text of einsum_path ends with, in NumPy's own layout",
     "TestEinsum.test_subscript_range": "wants an error for labels beyond 52; any hashable is a label here",
-    "TestEinsum.test_einsum_0d_out": "casts float64 to an int64 out= under casting='safe', which NumPy itself refuses "
-    "with optimize=False; refused here always",
 }
 
 LEFT_OUT = ("int16", "int32", "uint8", "uint16", "uint64", "float32", "longdouble", "cfloat128")
