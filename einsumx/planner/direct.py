@@ -8,10 +8,10 @@ innermost of them has unit stride. :mod:`einsumx.planner.matmul` searches for th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from math import inf, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from einsumx.adapters.rates import Rates
 from einsumx.adapters.traits import MatrixLayout, Traits
@@ -134,7 +134,7 @@ def _network(
     terms: Sequence[Term], path: Path, output: Labels, traits: Traits, dtype: str, calls: list[Op]
 ) -> Term | None:
     """Append the ops of a path of pairs; returns the result, or None if some of the ops are not clear."""
-    count, size_of, quick = len(terms), terms[0].sizes.__getitem__, _Quick.of(traits, dtype)
+    count, size_of, native_pays = len(terms), terms[0].sizes.__getitem__, _native_pays(traits, dtype)
     uses = Counter(chain(output, *[term.labels for term in terms]))
     alone = [label for label, number in uses.items() if number == 1]
     made: dict[int, Term] = dict(enumerate(terms))
@@ -153,7 +153,7 @@ def _network(
         kept = tuple([label for label in labels if label not in summed])
         innermost = min(map(size_of, (*lhs.labels[-1:], *rhs.labels[-1:])), default=1)
         is_inner = node in partners and not _needs_no_view(lhs.labels, rhs.labels, kept)
-        if is_inner and quick.takes(prod(map(size_of, labels)), innermost, len(labels)):
+        if is_inner and native_pays(prod(map(size_of, labels)), innermost, len(labels)):
             ops, result = _native(lhs, rhs, kept, count + len(calls))
             calls += ops
         else:
@@ -190,35 +190,22 @@ def _use_of(kept: Labels, other: Term | None, uses: Mapping[int, int]) -> Result
     return ResultUse(None, contracted, tuple([label for label in shared if uses[label] > 2]))
 
 
-class _Quick(NamedTuple):
-    """When the framework's own einsum is faster than the calls around a product of matrices, in an inner step.
+def _native_pays(traits: Traits, dtype: str) -> Callable[[Any, int, int], bool]:
+    """Whether the framework's own einsum is faster than the calls around a product of matrices, in an inner step.
 
-    Attributes:
-        steps, labels: the most multiply-adds and labels.
-        seconds: of these calls.
-        each, row: seconds of a multiply-add, and of a start of the innermost loop.
+    The function takes the multiply-adds, the size of the innermost loop, and the number of labels.
     """
+    rates, rate = traits.rates, _loop_rate(traits.rates)
+    if not rate or dtype not in traits.native_dtypes:
+        return lambda *_: False
+    seconds, row, most = _STEP_CALLS * rates.call, einsum_starts(1, 0, 3) * rates.run, traits.native_max_labels
 
-    steps: float
-    labels: int
-    seconds: float
-    each: float
-    row: float
-
-    @classmethod
-    def of(cls, traits: Traits, dtype: str) -> _Quick:
-        """Those of a framework."""
-        rates, rate = traits.rates, _loop_rate(traits.rates)
-        if not rate or dtype not in traits.native_dtypes:
-            return cls(-1.0, 0, 0.0, 0.0, 0.0)
-        seconds = _STEP_CALLS * rates.call
-        return cls(seconds * rate, traits.native_max_labels, seconds, 1 / rate, einsum_starts(1, 0, 3) * rates.run)
-
-    def takes(self, steps: Any, innermost: int, labels: int) -> bool:
-        """Whether it is faster for so many multiply-adds, if these are known."""
-        if type(steps) is not int or steps > self.steps or labels > self.labels:
+    def pays(steps: Any, innermost: int, labels: int) -> bool:
+        if type(steps) is not int or steps > seconds * rate or labels > most:
             return False
-        return steps * (self.each + self.row / innermost) <= self.seconds
+        return steps * (1 / rate + row / innermost) <= seconds
+
+    return pays
 
 
 _STEP_CALLS = 3

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain
 from math import inf, prod
 from operator import attrgetter, index
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
 from einsumx.imports import LazyModule, imported
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand, Path
     from einsumx.planner import search
     from einsumx.planner import sparse_path as stored
-    from einsumx.planner.search import Pace
+    from einsumx.planner.search import Pace, Tree
 else:
     sizes = LazyModule("einsumx.ir.sizes")
     fill = LazyModule("einsumx.ir.fill")
@@ -33,7 +33,6 @@ else:
 _optimizers: Any = LazyModule("opt_einsum.paths")
 
 __all__ = [
-    "Found",
     "Optimize",
     "as_optimize",
     "find_path",
@@ -117,7 +116,7 @@ def find_path(
         if operands and set(map(_stored_of, operands)) != {None}:
             return _sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
         pace = pace or search.TYPICAL
-        found = searched(inputs, output, classes, pace)
+        path, found = searched(inputs, output, classes, pace)
         if found.seconds > _LONG and len(inputs) > search.MOST_OF_ALL_ORDERS:
             log.log.info(
                 "%s: about %s to run; optimize='cotengra' may find a better path",
@@ -126,10 +125,10 @@ def find_path(
             )
         if room is not None and found.elements > _LARGE and found.elements > (most := room()):
             pace = pace._replace(room=float(1 << int(most).bit_length() - 1))  # rounded, so that calls share a path
-            found = searched(inputs, output, classes, pace)
+            path, found = searched(inputs, output, classes, pace)
             if found.seconds == inf:
                 raise _no_room(equation, found, most)
-        return found.path
+        return path
     match as_optimize(optimize):
         case (bool() | str()) as choice:
             steps = _optimized(inputs, output, label_sizes, choice)
@@ -159,7 +158,7 @@ _LARGE = 1 << 24
 """The elements of a step that fit into any free memory."""
 
 
-def _no_room(equation: SizedEquation, found: Found, most: float) -> MemoryLimitError:
+def _no_room(equation: SizedEquation, found: Tree, most: float) -> MemoryLimitError:
     needed, there_is = (text.quantity(count, "elements") for count in (found.elements, most))
     return MemoryLimitError(
         f"no path was found whose steps fit into free memory: the best one has {needed} in one step, and there is room "
@@ -168,37 +167,23 @@ def _no_room(equation: SizedEquation, found: Found, most: float) -> MemoryLimitE
     )
 
 
-class Found(NamedTuple):
-    """What ``"auto"`` found.
-
-    Attributes:
-        path: the steps.
-        seconds: estimated; infinity if a step needs more memory than there is.
-        elements: the most in one step: of its two terms and its result.
-        name: of the search that found the path.
-    """
-
-    path: Path
-    seconds: float
-    elements: float
-    name: str
-
-
 @lru_cache(maxsize=1024)
-def searched(inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], pace: Pace) -> Found:
-    """The path of ``"auto"``."""
+def searched(
+    inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], pace: Pace
+) -> tuple[Path, Tree]:
+    """The path of ``"auto"``, and its tree."""
     network = search.Network(inputs, output, [size or 1 for size in sizes], pace)
     tree = search.search(network)
-    return Found(search.as_path(tree.merges, len(inputs)), tree.seconds, network.elements(tree), tree.name)
+    return search.as_path(tree.merges, len(inputs)), tree
 
 
 def path_text(equation: SizedEquation, path: Path, pace: Pace) -> str:
     """What a path of many steps takes, beside that of the plain greedy search, and which search found it."""
     inputs = tuple([frozenset(equation.carried(number)) for number in range(len(equation.inputs))])
     output, label_sizes = frozenset(equation.output), tuple(map(sizes.assumed, equation.sizes))
-    found = searched(inputs, output, tuple(map(size_class, label_sizes)), pace)
+    default, found = searched(inputs, output, tuple(map(size_class, label_sizes)), pace)
     network = search.Network(inputs, output, [size or 1 for size in label_sizes], pace)
-    name = f"path: {found.name}" if found.path == path else "path"
+    name = f"path: {found.name}" if default == path else "path"
     lines = []
     for title, merges in ((name, search.as_merges(path, len(inputs))), ("plain greedy", search.greedy(network))):
         tree = network.tree(merges, title)

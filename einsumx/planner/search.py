@@ -9,11 +9,10 @@ searches go further, and are there by ``optimize="cotengra"``.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from importlib import import_module
 from math import inf, log
-from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.traits import Traits
@@ -77,20 +76,23 @@ Merge: TypeAlias = "tuple[int, int]"
 """Two nodes whose contraction is the next node. The terms are the first nodes, in their order."""
 
 
-class Tree(NamedTuple):
+class Tree:
     """A way to contract a network.
 
     Attributes:
         seconds: estimated; infinity if a step needs too much memory.
+        elements: the most in one step: of its two terms and its result.
         merges: the steps.
         labels: of each node, as bits.
         name: of the search that found it.
     """
 
-    seconds: float
-    merges: Sequence[Merge]
-    labels: Sequence[int]
-    name: str
+    __slots__ = ("elements", "labels", "merges", "name", "seconds")
+
+    def __init__(
+        self, seconds: float, elements: float, merges: Sequence[Merge], labels: Sequence[int], name: str
+    ) -> None:
+        self.seconds, self.elements, self.merges, self.labels, self.name = seconds, elements, merges, labels, name
 
 
 class Network:
@@ -156,27 +158,24 @@ class Network:
     def seconds(self, lhs: int, rhs: int, result: int) -> float:
         """What a step takes."""
         call, multiply_add, element, room = self.pace
+        elements = self.elements(lhs, rhs, result)
+        return call + self.span(lhs | rhs) * multiply_add + elements * element if elements <= room else inf
+
+    def elements(self, lhs: int, rhs: int, result: int) -> float:
+        """How many the two terms of a step and its result have."""
         span = self.span
-        elements = span(lhs) + span(rhs) + span(result)
-        return call + span(lhs | rhs) * multiply_add + elements * element if elements <= room else inf
+        return span(lhs) + span(rhs) + span(result)
 
     def tree(self, merges: Sequence[Merge], name: str) -> Tree:
         """The labels of all nodes, and the seconds."""
-        labels, seconds, left = list(self.terms), 0.0, Left(self)
+        labels, seconds, most, left = list(self.terms), 0.0, 0.0, Left(self)
         for first, second in merges:
             lhs, rhs = labels[first], labels[second]
             result = left.contract(lhs, rhs)
             labels.append(result)
             seconds += self.seconds(lhs, rhs, result)
-        return Tree(seconds, merges, labels, name)
-
-    def elements(self, tree: Tree) -> float:
-        """The most elements of a step: of its two terms and its result."""
-        spans = list(map(self.span, tree.labels))
-        results = spans[len(self.terms) :]
-        return max(
-            [spans[first] + spans[second] + size for (first, second), size in zip(tree.merges, results)], default=0
-        )
+            most = max(most, self.elements(lhs, rhs, result))
+        return Tree(seconds, most, merges, labels, name)
 
 
 class Left:
@@ -496,20 +495,22 @@ Attempt: TypeAlias = "tuple[float, Callable[[Tree], Tree]]"
 
 def _attempts(network: Network) -> Iterator[Attempt]:
     """What to try, in order."""
-    count, random = len(network.terms), Random(0)
+    count = len(network.terms)
     once = count * _STEP
 
     def better(width: int) -> Attempt:
         return count / width * 3.0**width / 2 * _SPLIT, lambda best: improved(network, best, width)
 
-    def noisy(_: Tree) -> Tree:
-        merges = greedy(network, random.choice(_WEIGHTS), random.choice(_NOISES), random.random)
-        return improved(network, network.tree(merges, "greedy with noise"), _NARROW)
-
     yield once / 5, lambda _: network.tree(in_order(count), "in the order as written")
     yield once / 5, lambda _: network.tree(in_order(count, is_reversed=True), "in reverse order")
     yield once, lambda _: network.tree(swept(network), "sweep")
     yield better(_NARROW)
+    random = import_module("random").Random(0)
+
+    def noisy(_: Tree) -> Tree:
+        merges = greedy(network, random.choice(_WEIGHTS), random.choice(_NOISES), random.random)
+        return improved(network, network.tree(merges, "greedy with noise"), _NARROW)
+
     for number in range(_MOST):
         yield once + better(_NARROW)[0], noisy
         if number % 16 == 15:
@@ -550,7 +551,7 @@ def as_path(merges: Sequence[Merge], count: int) -> Path:
     left = list(range(count))
     path = []
     for number, merge in enumerate(merges, count):
-        low, high = [bisect_left(left, node) for node in sorted(merge)]
+        low, high = sorted(map(left.index, merge))
         del left[high], left[low]
         left.append(number)
         path.append((low, high))
