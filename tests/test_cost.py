@@ -6,9 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import Traits
 from einsumx.blocked.estimate import Sketch, amounts
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
@@ -16,7 +14,9 @@ from einsumx.ir.cost import EINSUM_CALLS, layouts, op_seconds, program_cost, slo
 from einsumx.ir.layout import contiguous
 from einsumx.ir.parse import parse_text
 from einsumx.ir.program import Operand
+from einsumx.ir.rates import Rates
 from einsumx.ir.simplify import simplify
+from einsumx.ir.traits import Traits
 from einsumx.ir.verify import verify
 from einsumx.planner.builder import Builder
 from einsumx.planner.lower import Setting, lower

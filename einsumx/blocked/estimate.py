@@ -12,13 +12,13 @@ from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.traits import Traits
 from einsumx.blocked.stages import Labels
 from einsumx.dtypes import itemsize
 from einsumx.ir import ops
 from einsumx.ir.cost import freed, layouts, op_cost, op_price, slot_dtypes
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
+from einsumx.ir.traits import Traits
 
 __all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
 

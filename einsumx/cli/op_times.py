@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from math import prod
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import Traits
 from einsumx.cli.side_by_side import Problem, library_of, placed, random_operands, why_absent
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.cost import last_uses, layouts, op_seconds, program_cost, relative_work, slot_dtypes
 from einsumx.ir.program import Program
+from einsumx.ir.rates import Rates
 from einsumx.ir.text import call_text
+from einsumx.ir.traits import Traits
 from einsumx.ir.verify import replay
 from einsumx.measuring.calibration import calibrated, declared
 from einsumx.measuring.machine import watched

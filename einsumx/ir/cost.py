@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from einsumx.dtypes import FLOATS, arithmetic, itemsize, kind
 from einsumx.ir import ops
@@ -15,20 +15,19 @@ from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
+from einsumx.ir.traits import Traits
 from einsumx.ir.verify import replay
 
 __all__ = [
     "EINSUM_CALLS",
     "LOPSIDED",
     "CostModel",
-    "LongSide",
     "OpCost",
     "PlanCost",
     "Price",
-    "PricedTraits",
-    "Speeds",
     "depends_on_turns",
     "einsum_starts",
     "freed",
@@ -50,9 +49,6 @@ __all__ = [
 
 
 _Label = TypeVar("_Label")
-
-LongSide: TypeAlias = Literal["either", "left", "in order"]
-"""Where a matmul is faster with its longer operand; :attr:`einsumx.Traits.long_side` explains the values."""
 
 
 @record
@@ -229,56 +225,6 @@ def op_cost(
 # -- seconds --------------------------------------------------------------------------------------------------------
 
 
-class Speeds(Protocol):
-    """How fast a framework is; :class:`einsumx.adapters.rates.Rates` documents each attribute."""
-
-    @property
-    def call(self) -> float: ...
-    @property
-    def view(self) -> float: ...
-    @property
-    def matrix(self) -> float: ...
-    @property
-    def gemm(self) -> float: ...
-    @property
-    def double(self) -> float: ...
-    @property
-    def half(self) -> float: ...
-    @property
-    def tile(self) -> int: ...
-    @property
-    def stream(self) -> float: ...
-    @property
-    def copy(self) -> float: ...
-    @property
-    def permute(self) -> float: ...
-    @property
-    def run(self) -> float: ...
-    @property
-    def native(self) -> float: ...
-    @property
-    def sweep(self) -> float: ...
-
-
-class PricedTraits(Protocol):
-    """The traits that the time of an op depends on; :class:`einsumx.adapters.traits.Traits` documents them."""
-
-    @property
-    def strided(self) -> bool: ...
-    @property
-    def tiny_matmul(self) -> int: ...
-    @property
-    def long_side(self) -> LongSide: ...
-    @property
-    def max_batch_axes(self) -> int | None: ...
-    @property
-    def batch_layout(self) -> str: ...
-    @property
-    def pairs_by_einsum(self) -> bool: ...
-    @property
-    def rates(self) -> Speeds: ...
-
-
 _LEAST_SIDE = 8
 """Rows or columns of a matrix product; fewer leave arithmetic units idle, except in a product of two vectors."""
 
@@ -349,7 +295,7 @@ class CostModel:
         dtype: of the operands and the result.
     """
 
-    def __init__(self, framework: PricedTraits, dtype: str) -> None:
+    def __init__(self, framework: Traits, dtype: str) -> None:
         self._rates = rates = framework.rates
         self._is_strided, self._long_side = framework.strided, framework.long_side
         self._tiny_matmul = framework.tiny_matmul
@@ -547,10 +493,9 @@ def _is_long_sum(rows: int, cols: int, inner: int) -> bool:
     return inner > _LONG_SUM * max(rows, cols)
 
 
-def relative_work(dtype: str, rates: Speeds) -> float:
+def relative_work(dtype: str, rates: Rates) -> float:
     """The time of a multiply-add of a dtype in units of one of float32.
 
-    >>> from einsumx.adapters.rates import Rates
     >>> gpu = Rates(gemm=8.0, double=4.0, half=64.0)
     >>> [relative_work(dtype, gpu) for dtype in ("float16", "float32", "float64", "complex64", "complex128", "int64")]
     [0.125, 1.0, 2.0, 4.0, 8.0, 2.0]
@@ -560,7 +505,7 @@ def relative_work(dtype: str, rates: Speeds) -> float:
     return parts * rates.gemm / rate if rate else arithmetic(dtype)
 
 
-def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: PricedTraits) -> Price:
+def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Traits) -> Price:
     """The price of an op, from shapes, dtypes and strides."""
     model = CostModel(framework, result.dtype)
     estimate = op_stored(op, operands, result.shape)
@@ -609,7 +554,7 @@ def _run_counters(op: Op, operand: Operand) -> tuple[Sequence[list[int]], bool]:
 
 
 def _matmul_price(
-    op: ops.Matmul, operands: Sequence[Operand], result: Operand, model: CostModel, framework: PricedTraits
+    op: ops.Matmul, operands: Sequence[Operand], result: Operand, model: CostModel, framework: Traits
 ) -> Price:
     lhs, rhs = operands
     batch, shape = result.shape[:-2], result.shape
@@ -655,11 +600,9 @@ def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -
     return Price(model.matmul, tuple([size for label, size in sizes.items() if label in group] for group in groups))
 
 
-def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> float:
+def op_seconds(op: Op, operands: Sequence[Operand], framework: Traits) -> float:
     """Seconds that an op takes on operands of these shapes, dtypes and strides.
 
-    >>> from einsumx.adapters.rates import Rates
-    >>> from einsumx.adapters.traits import Traits
     >>> row = Operand((1000, 2000), "float32")
     >>> op_seconds(ops.Transpose(1, 0, (1, 0), "why"), [row], Traits(rates=Rates(call=0.25, permute=16e6, run=0.0)))
     1.25
@@ -668,7 +611,7 @@ def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> 
     return op_price(op, operands, Operand(shape, op.result_dtype(operands[0].dtype)), framework).seconds
 
 
-def program_seconds(program: Program, framework: PricedTraits) -> float:
+def program_seconds(program: Program, framework: Traits) -> float:
     """Seconds that all ops of a program take."""
     shapes = replay(program.ops, [operand.shape for operand in program.operands])
     slots = layouts(program, shapes, slot_dtypes(program))

@@ -16,11 +16,11 @@ from math import inf, log
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from einsumx.adapters.traits import Traits
 from einsumx.dtypes import itemsize
 from einsumx.imports import LazyModule
 from einsumx.ir.cost import relative_work
 from einsumx.ir.program import Path
+from einsumx.ir.traits import Traits
 
 __all__ = [
     "MOST_OF_ALL_ORDERS",
