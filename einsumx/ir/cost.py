@@ -19,7 +19,6 @@ from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import Traits
-from einsumx.ir.verify import replay
 
 __all__ = [
     "EINSUM_CALLS",
@@ -34,7 +33,6 @@ __all__ = [
     "in_use",
     "is_sweep",
     "last_uses",
-    "layouts",
     "op_cost",
     "op_price",
     "op_seconds",
@@ -44,7 +42,7 @@ __all__ = [
     "result_strides",
     "returns_view",
     "run_counters",
-    "slot_dtypes",
+    "slots",
 ]
 
 
@@ -104,21 +102,19 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
         program: lowered for a framework.
         kernels: of that framework; None to assume that they need no workspace.
     """
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    types = slot_dtypes(program)
-    slots = layouts(program, shapes, types)
+    values = slots(program)
     costs = []
     for op in program.ops:
-        sources = [slots[slot] for slot in op.sources]
+        sources = [values[slot] for slot in op.sources]
         workspace = program.algebra.workspace(kernels, op, sources, program.device) if kernels else 0
-        costs.append(op_cost(op, shapes, types[op.out], workspace, sources))
+        costs.append(op_cost(op, sources, values[op.out], workspace))
     inputs = sum(_stored_bytes(operand) for operand in program.operands)
     return PlanCost(
         tuple(costs),
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        slots[program.result].nbytes,
+        values[program.result].nbytes,
         inputs + _peak(program, costs),
     )
 
@@ -128,14 +124,6 @@ def _stored_bytes(operand: Operand) -> int:
         return operand.nbytes
     steps = operand.strides or contiguous(operand.shape)
     return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
-
-
-def slot_dtypes(program: Program) -> dict[int, str]:
-    """The dtype of every slot."""
-    types = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
-    for op in program.ops:
-        types[op.out] = op.result_dtype(types[op.sources[0]])
-    return types
 
 
 def last_uses(calls: Iterable[tuple[int, Sequence[int]]], result: int) -> dict[int, list[int]]:
@@ -170,56 +158,58 @@ def returns_view(program: Program) -> bool:
     return True
 
 
-def layouts(program: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
-    """Shape, dtype and strides of every slot; computed results are C-contiguous. Sparse ones have estimates."""
-    slots = {
-        slot: Operand(shapes[slot], types[slot], operand.strides, stored=operand.stored)
-        for slot, operand in enumerate(program.operands)
-    }
+def slots(program: Program, shapes: Mapping[int, tuple[int, ...]] | None = None) -> dict[int, Operand]:
+    """Shape, dtype and strides of every slot; computed results are C-contiguous. Sparse ones have estimates.
+
+    Args:
+        program: the program.
+        shapes: of all slots, if they are not those that follow from the program's operands.
+
+    Raises:
+        EinsumxError: an op does not fit the shapes of its sources.
+
+    >>> import einsumx
+    >>> program = einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")
+    >>> slots(program)[2], slots(program)[3]
+    (Operand(shape=(3, 2), dtype='float32', strides=(1, 3)), Operand(shape=(4, 2), dtype='float32'))
+    """
+    found = dict(enumerate(program.operands))
+    if shapes is not None:
+        for slot, each in found.items():
+            found[slot] = Operand(shapes[slot], each.dtype, each.strides, stored=each.stored)
     for op in program.ops:
-        sources = [slots[slot] for slot in op.sources]
-        estimate = op_stored(op, sources, shapes[op.out])
-        slots[op.out] = Operand(
-            shapes[op.out],
-            types[op.out],
-            op.result_strides(sources[0].shape, sources[0].strides),
+        sources = [found[slot] for slot in op.sources]
+        first = sources[0]
+        shape = op.result_shape([each.shape for each in sources]) if shapes is None else shapes[op.out]
+        estimate = op_stored(op, sources, shape)
+        found[op.out] = Operand(
+            shape,
+            op.result_dtype(first.dtype),
+            op.result_strides(first.shape, first.strides),
             stored=None if estimate is None else estimate.elements,
         )
-    return slots
+    return found
 
 
 def result_strides(program: Program) -> tuple[int, ...]:
     """The strides of a program's result."""
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    return layouts(program, shapes, slot_dtypes(program))[program.result].strides or contiguous(program.shape)
+    return slots(program)[program.result].strides or contiguous(program.shape)
 
 
-def op_cost(
-    op: Op,
-    shapes: Mapping[int, tuple[int, ...]],
-    dtype: str,
-    workspace: int = 0,
-    operands: Sequence[Operand] = (),
-) -> OpCost:
-    """The cost of an op whose result has ``dtype``, from the shapes of all slots.
+def op_cost(op: Op, sources: Sequence[Operand], result: Operand, workspace: int = 0) -> OpCost:
+    """The cost of an op, from the shapes, dtypes and strides of its sources and of its result.
 
-    Args:
-        op: the op.
-        shapes: of all slots.
-        dtype: of the result.
-        workspace: as in :class:`OpCost`.
-        operands: the sources, if some of them may be sparse.
+    ``workspace`` is as in :class:`OpCost`.
     """
-    shape = shapes[op.out]
-    estimate = op_stored(op, operands, shape)
-    if estimate is not None:
-        nbytes = Operand(shape, dtype, stored=estimate.elements).nbytes
-        copied = nbytes if op.kind == "copy" else 0
-        return OpCost(estimate.multiply_adds, copied, nbytes, workspace, shape, dtype, estimate.elements)
-    nbytes = assumed(prod(shape) * itemsize(dtype))
-    multiply_adds = assumed(op.multiply_adds([shapes[slot] for slot in op.sources], shape))
+    nbytes = assumed(result.nbytes)
     copied = nbytes if op.kind == "copy" else 0
-    return OpCost(multiply_adds, copied, 0 if op.kind == "view" else nbytes, workspace, shape, dtype)
+    estimate = op_stored(op, sources, result.shape)
+    if estimate is not None:
+        multiply_adds, allocated = estimate.multiply_adds, nbytes
+    else:
+        multiply_adds = assumed(op.multiply_adds([each.shape for each in sources], result.shape))
+        allocated = 0 if op.kind == "view" else nbytes
+    return OpCost(multiply_adds, copied, allocated, workspace, result.shape, result.dtype, result.stored)
 
 
 # -- seconds --------------------------------------------------------------------------------------------------------
@@ -613,9 +603,8 @@ def op_seconds(op: Op, operands: Sequence[Operand], framework: Traits) -> float:
 
 def program_seconds(program: Program, framework: Traits) -> float:
     """Seconds that all ops of a program take."""
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    slots = layouts(program, shapes, slot_dtypes(program))
-    return sum([op_seconds(op, [slots[slot] for slot in op.sources], framework) for op in program.ops])
+    values = slots(program)
+    return sum([op_seconds(op, [values[slot] for slot in op.sources], framework) for op in program.ops])
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------
