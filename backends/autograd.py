@@ -12,14 +12,14 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.operand_types import wrong_type_error
-from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import BLAS
 from einsumx.backends.numpy.adapter import ADAPTER as NUMPY
 from einsumx.backends.numpy.adapter import NumpyNames
 from einsumx.dtypes import itemsize
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Program
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import BLAS
 
 __all__ = ["ADAPTER", "AutogradAdapter"]
 

@@ -13,9 +13,7 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, Exponents, OutAccess
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Event, Ring
-from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.backends.numpy.adapter import (
     NumpyAdapter,
     NumpyArithmetic,
@@ -30,6 +28,8 @@ from einsumx.imports import imported
 from einsumx.ir.layout import broadcast
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import INTEGERS, Traits
 
 __all__ = ["ADAPTER", "CupyAdapter"]
 

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.traits import INTEGERS
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import TRAITS, ArrayApiAdapter, ArrayApiSemirings
 from einsumx.errors import BackendError
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.traits import INTEGERS
 
 __all__ = ["ADAPTER", "NdonnxAdapter"]
 

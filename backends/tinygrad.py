@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
 from einsumx.adapters.operand_types import wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own
-from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind, wrapped
 from einsumx.errors import REFUSALS, BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Native, Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import HALVES, INTEGERS, Traits
 
 __all__ = ["ADAPTER", "TinygradAdapter"]
 

@@ -20,10 +20,10 @@ from regret import SHORT
 from summary import geometric_mean
 
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import Traits
 from einsumx.ir import cost
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.traits import Traits
 from einsumx.planner.candidates import selected_program
 from einsumx.planner.lower import Setting
 from einsumx.planner.selection import Selection

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from einsumx import semirings
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.registry import backends
-    from einsumx.adapters.traits import Traits
     from einsumx.algebra.argmax import ArgmaxResult
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.axes import tensordot, transpose
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from einsumx.host.array_memory import memory_pool_info, set_memory_pool
     from einsumx.host.threads import get_num_threads, set_num_threads
     from einsumx.ir.program import Operand
+    from einsumx.ir.traits import Traits
     from einsumx.measuring.effort import effort, freeze, get_effort, set_effort
     from einsumx.patching import patch, patched, unpatch
     from einsumx.plans import Plan
@@ -104,7 +104,7 @@ _LAZY = {
     "Operand": "ir.program",
     "Plan": "plans",
     "Semiring": "semirings",
-    "Traits": "adapters.traits",
+    "Traits": "ir.traits",
     "Tuning": "tuning",
     "effort": "measuring.effort",
     "expression": "expressions",

@@ -12,10 +12,9 @@ from math import prod
 from typing import Any
 
 from einsumx.dtypes import itemsize, kind
-from einsumx.ir.cost import layouts, slot_dtypes
+from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, is_contiguous, merged_stride
 from einsumx.ir.ops import Matmul
-from einsumx.ir.verify import replay
 
 __all__ = ["Moved", "moved_by_cupy", "moved_by_plan"]
 
@@ -110,17 +109,16 @@ def _pair(lhs: _Array, rhs: _Array, kept: set[str], sizes: dict[str, int], moved
 
 def moved_by_plan(program: Any) -> Moved:
     """What a plan of einsumx moves."""
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    slots = layouts(program, shapes, slot_dtypes(program))
+    described = slots(program)
     moved = Moved()
     for op in program.ops:
         if op.kind == "view":
             continue
-        written = slots[op.out].nbytes
-        moved.total += written + sum(_stored(slots[slot]) for slot in op.sources)
+        written = described[op.out].nbytes
+        moved.total += written + sum(_stored(described[slot]) for slot in op.sources)
         moved.copied += written if op.kind == "copy" else 0
         if isinstance(op, Matmul):
-            moved.silent += _copied_by_matmul([slots[slot] for slot in op.sources])
+            moved.silent += _copied_by_matmul([described[slot] for slot in op.sources])
     return moved
 
 

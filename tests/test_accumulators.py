@@ -13,7 +13,7 @@ import einsumx
 from einsumx import BackendError, Plan, einsum, expression, plan
 from einsumx.adapters.registry import get_backend
 from einsumx.ir import ops
-from einsumx.ir.cost import slot_dtypes
+from einsumx.ir.cost import slots
 
 EQUATION = "ij,jk->ik"
 SHAPES = (40, 300), (300, 30)
@@ -23,7 +23,7 @@ EXACT = (a.astype("float64") @ b.astype("float64")).astype("float32")
 
 def computed(program):
     """The dtypes of products and sums."""
-    types = slot_dtypes(program)
+    types = {slot: each.dtype for slot, each in slots(program).items()}
     return {types[op.out if isinstance(op, ops.Matmul) else op.sources[0]] for op in program.ops if op.kind == "work"}
 
 

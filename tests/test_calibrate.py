@@ -10,13 +10,13 @@ import pytest
 
 import einsumx
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import Traits
 from einsumx.cli.main import main
 from einsumx.cli.rate_measurement import calibrate, measure_rates
 from einsumx.errors import EinsumxError
 from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import Traits
 from einsumx.measuring import steady, store
 from einsumx.measuring.calibration import calibrated, read_rates, store_rates
 

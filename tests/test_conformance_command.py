@@ -15,7 +15,6 @@ import pytest
 
 from einsumx.adapters import registry
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.traits import Traits
 from einsumx.cli.main import main
 from einsumx.conformance import command, suite
 from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, matches
@@ -27,6 +26,7 @@ from einsumx.conformance.report.results import Run, differences, merge, read_run
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject, callable_subject, subjects
 from einsumx.host.files import write_text
+from einsumx.ir.traits import Traits
 
 FEW = ("--case", "diagonals/*")
 

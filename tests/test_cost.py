@@ -6,18 +6,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import Traits
 from einsumx.blocked.estimate import Sketch, amounts
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
-from einsumx.ir.cost import EINSUM_CALLS, layouts, op_seconds, program_cost, slot_dtypes
+from einsumx.ir.cost import EINSUM_CALLS, op_seconds, program_cost, slots
 from einsumx.ir.layout import contiguous
 from einsumx.ir.parse import parse_text
 from einsumx.ir.program import Operand
+from einsumx.ir.rates import Rates
 from einsumx.ir.simplify import simplify
-from einsumx.ir.verify import verify
+from einsumx.ir.traits import Traits
 from einsumx.planner.builder import Builder
 from einsumx.planner.lower import Setting, lower
 from einsumx.planner.matmul import Classes, Pair, choose, matmul
@@ -204,7 +203,7 @@ def test_blocking_takes_for_an_op_what_its_price_says(backend):
         operands = arrays(*shapes, dtype=dtype)
         plan = lower(sized, operands, find_path(sized), Setting(backend, "", adapter.cpu, dtype))
         parts = amounts(plan, sized.inputs, sized.output, sized.sizes, adapter, traits)
-        lies = layouts(plan, verify(plan), slot_dtypes(plan))
+        lies = slots(plan)
         seconds = [op_seconds(op, [lies[slot] for slot in op.sources], traits) for op in plan.ops]
         assert [Sketch(plan, [part], sized.sizes)(sized.sizes).seconds for part in parts] == pytest.approx(seconds)
         assert Sketch(plan, parts, sized.sizes)(sized.sizes).seconds == pytest.approx(sum(seconds))

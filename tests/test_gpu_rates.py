@@ -7,10 +7,10 @@ import pytest
 
 import einsumx
 from einsumx.adapters.gpus import Gpu, gpu_rates
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.ir.cost import CostModel
+from einsumx.ir.rates import Rates
 from einsumx.measuring.calibration import calibrated
 
 V100 = Gpu.of_properties((7, 0), 80, 1_530_000, 877_000, 4096)

@@ -14,7 +14,7 @@ import einsumx
 from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.bind import bind
-from einsumx.ir.cost import layouts, slot_dtypes
+from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, layout_class, reshaped
 from einsumx.ir.ops import (
     Cast,
@@ -323,9 +323,10 @@ def planned(case, arrays, backend, traits):
         for array in arrays
     ]
     plan = as_plan(lowered(case.text, described, backend, traits))
-    slots = layouts(plan, verify(plan), slot_dtypes(plan))
+    verify(plan)
+    described = slots(plan)
     for op in plan.ops:
-        assert fits(op, [slots[slot] for slot in op.sources], traits), op
+        assert fits(op, [described[slot] for slot in op.sources], traits), op
     return plan
 
 

@@ -13,14 +13,14 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
-from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, SizeError
 from einsumx.host.free_memory import is_out_of_memory
 from einsumx.ir import ops
 from einsumx.ir.bind import known_sizes
+from einsumx.ir.rates import Rates
 from einsumx.ir.sizes import is_known
+from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
 
 __all__ = ["ADAPTER", "ArrayApiAdapter", "ArrayApiSemirings"]
 

@@ -15,9 +15,7 @@ from typing import Any, TypeAlias
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name, own, say_native
-from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.dtypes import itemsize, kind
@@ -27,6 +25,8 @@ from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import diagonal_equation
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.runtime.request import array_places
 
 __all__ = ["ADAPTER", "JaxAdapter"]

@@ -14,9 +14,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, OutAccess, Semirings
 from einsumx.adapters.operand_types import wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Function, Name
-from einsumx.adapters.traits import HALVES, INTEGERS, Traits
 from einsumx.backends.mlx.choices import integer_workspace, workspace
 from einsumx.dtypes import adopts, kind, wrapped
 from einsumx.errors import BackendError, shown
@@ -24,6 +22,8 @@ from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
 from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
 from einsumx.ir.program import Operand
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import HALVES, INTEGERS, Traits
 
 __all__ = ["ADAPTER", "TRAITS", "MlxAdapter"]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from einsumx.adapters.arrays import Arrays
 from einsumx.adapters.operand_types import type_name
-from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.backends.mxnet.choices import swaps
 from einsumx.backends.mxnet.importing import installed_version, load
 from einsumx.backends.mxnet.kernels import Calls
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, shown
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import Traits
 
 __all__ = ["MxnetArrays"]
 

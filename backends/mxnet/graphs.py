@@ -23,7 +23,7 @@ from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.bind import EllipsisAxis, SizedEquation
-from einsumx.ir.cost import slot_dtypes
+from einsumx.ir.cost import slots
 from einsumx.ir.program import Operand, Program
 from einsumx.planner.lower import Setting, lower
 from einsumx.runtime.prepare import parsed, sized_equation
@@ -102,7 +102,7 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
     general = lower(
         SizedEquation(sized.text, sized.inputs, sized.output, sizes, shapes), operands, program.path, setting
     )
-    dtypes = slot_dtypes(general)
+    dtypes = {slot: each.dtype for slot, each in slots(general).items()}
 
     def record(*arrays: Array) -> Array:
         recorder = _Recorder(adapter, sizes, dict(dtypes))

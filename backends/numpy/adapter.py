@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAccess, Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
-from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import BLAS, INTEGERS, Traits
 from einsumx.dtypes import FLOATS, NAMED, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
-from einsumx.ir.cost import slot_dtypes
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import BLAS, INTEGERS, Traits
 
 if TYPE_CHECKING:
     from einsumx.host import free_memory
@@ -415,7 +414,7 @@ class NumpyAdapter(Adapter):
         if not is_loud and "object" not in types:
             return run
         if len(types) > 1 or casts:
-            types = set(slot_dtypes(program).values())
+            types.update([op.result_dtype(program.dtype) for op in program.ops])
         if "object" in types:  # objects such as Decimal may use the caller's context
             return self._with_errstate(run)
         for dtype in types:

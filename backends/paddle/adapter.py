@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
-from einsumx.adapters.traits import BLAS, HALVES, Traits
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, WIDER, adopted, is_number, promoted, workspace
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, SizeError, shown
@@ -26,6 +24,8 @@ from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
 from einsumx.ir.program import Operand
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import BLAS, HALVES, Traits
 
 if TYPE_CHECKING:
     import einsumx.backends.paddle.gradients as gradients

@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import HALVES
 from einsumx.dtypes import adopts, itemsize, kind
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul, Multiply, Op
 from einsumx.ir.program import Operand
+from einsumx.ir.traits import HALVES
 
 __all__ = ["DTYPES", "INTEGERS", "MAX_AXES", "WIDER", "adopted", "is_number", "promoted", "turned_shape", "workspace"]
 

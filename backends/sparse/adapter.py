@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, Exponents
 from einsumx.adapters.operand_types import wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import INTEGERS, Traits
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError
 from einsumx.imports import LazyModule, imported
@@ -21,6 +19,8 @@ from einsumx.ir import ops
 from einsumx.ir.fill import stored_class
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import INTEGERS, Traits
 
 if TYPE_CHECKING:
     import einsumx.backends.sparse.kernels as kernels

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.replacement import Name
-from einsumx.adapters.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, SizeError, shown
@@ -23,7 +21,9 @@ from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand
+from einsumx.ir.rates import Rates
 from einsumx.ir.sizes import is_known
+from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
 
 if TYPE_CHECKING:
     import einsumx.backends.tensorflow.gradients as gradients

@@ -16,9 +16,7 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, Gradients, MemoryOrders, OutAccess, Semirings
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.staging import Ring
-from einsumx.adapters.traits import BLAS, HALVES, Traits
 from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.backends.torch.choices import (
     INTEGERS,
@@ -36,7 +34,9 @@ from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, memory_order
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
 from einsumx.ir.sizes import is_known
+from einsumx.ir.traits import BLAS, HALVES, Traits
 from einsumx.runtime.request import Request, joined
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from einsumx.adapters.base import Run
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, shown
-from einsumx.ir.cost import slot_dtypes
+from einsumx.ir.cost import slots
 from einsumx.ir.program import Program
 
 __all__ = ["NAMES", "at_precision", "check"]
@@ -67,8 +67,8 @@ def at_precision(precision: str, run: Run, program: Program) -> Run:
         BackendError: the program has no products that a setting rounds.
     """
     device = program.device.partition(":")[0]
-    types = slot_dtypes(program)
-    computed = {types[op.sources[0]] for op in program.ops if op.kind == "work"}
+    described = slots(program)
+    computed = {described[op.sources[0]].dtype for op in program.ops if op.kind == "work"}
     if kind(program.dtype) not in "fc" or not computed:
         computed = {program.dtype}
     if not computed & _ROUNDED:

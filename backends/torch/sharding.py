@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.replacement import as_error_of, own, say_native
-from einsumx.adapters.traits import BLAS
 from einsumx.adapters.typing import FrameworkOptions
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Program
+from einsumx.ir.traits import BLAS
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from einsumx.adapters.traits import Traits
 from einsumx.adapters.typing import Array, Signature
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.imports import LazyModule, loaded
 from einsumx.ir.layout import layout_class
 from einsumx.ir.program import Operand
+from einsumx.ir.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.adapters.gpus import Gpu

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from einsumx.adapters.rates import Rates
+from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 
 __all__ = ["A100", "Gpu", "gpu_rates"]

@@ -13,18 +13,18 @@ from math import frexp, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.facets import Exponents, why_missing
-from einsumx.adapters.traits import HALVES
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import REFUSALS, BackendError
 from einsumx.ir import ops
 from einsumx.ir.algebra import Algebra, Kernels
 from einsumx.ir.cost import returns_view
+from einsumx.ir.traits import HALVES
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.traits import Traits
     from einsumx.adapters.typing import Array, Run
     from einsumx.ir.program import Operand, Program
+    from einsumx.ir.traits import Traits
 
 __all__ = ["SCALED", "FrexpResult", "Scaled", "ScaledArray", "binary_exponent", "times_power"]
 

@@ -18,9 +18,9 @@ from einsumx.ir.sizes import is_known
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.facets import Semirings
-    from einsumx.adapters.traits import Traits
     from einsumx.adapters.typing import Array
     from einsumx.ir.program import Operand
+    from einsumx.ir.traits import Traits
 
 __all__ = ["Addition", "Multiplication", "SemiringAlgebra"]
 

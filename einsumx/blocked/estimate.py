@@ -12,13 +12,13 @@ from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.traits import Traits
 from einsumx.blocked.stages import Labels
 from einsumx.dtypes import itemsize
 from einsumx.ir import ops
-from einsumx.ir.cost import freed, layouts, op_cost, op_price, slot_dtypes
+from einsumx.ir.cost import freed, op_cost, op_price, slots
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
+from einsumx.ir.traits import Traits
 
 __all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
 
@@ -70,21 +70,20 @@ def amounts(
     """The work and memory of each op of a program that was lowered for blocks of these sizes of labels."""
     axes = _axes(program, terms, output, sizes)
     labels = {slot: _labels_of(shape) for slot, shape in axes.items()}
-    dtypes = slot_dtypes(program)
-    slot_layouts = layouts(program, axes, dtypes)
+    values = slots(program, axes)
     depends = {slot: frozenset([slot]) for slot in range(len(terms))}
     parts = []
     for op in program.ops:
-        sources = [slot_layouts[slot] for slot in op.sources]
+        sources, result = [values[slot] for slot in op.sources], values[op.out]
         depends[op.out] = frozenset().union(*(depends[slot] for slot in op.sources))
-        cost = op_cost(op, axes, dtypes[op.out], program.algebra.workspace(adapter, op, sources, program.device))
+        cost = op_cost(op, sources, result, program.algebra.workspace(adapter, op, sources, program.device))
         largest = max((*op.sources, op.out), key=lambda slot: prod(axes[slot]))
-        price = op_price(op, sources, slot_layouts[op.out], traits)
+        price = op_price(op, sources, result, traits)
         parts.append(
             Amounts(
                 op,
                 depends[op.out],
-                (labels[op.out], itemsize(dtypes[op.out])) if cost.allocated else None,
+                (labels[op.out], itemsize(result.dtype)) if cost.allocated else None,
                 (labels[largest], cost.workspace / max(prod(axes[largest]), 1)),
                 price.time,
                 tuple(_labels_of(amount) for amount in price.amounts),

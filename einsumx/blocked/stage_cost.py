@@ -8,7 +8,6 @@ from math import log, prod
 from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.traits import Traits
 from einsumx.blocked.cost import RunCost
 from einsumx.blocked.estimate import Amounts, Estimate, Sketch, amounts
 from einsumx.blocked.stages import Stage
@@ -18,6 +17,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import result_strides, returns_view
 from einsumx.ir.layout import contiguous, layout_class
 from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.traits import Traits
 from einsumx.planner.lower import Setting, lower
 from einsumx.runtime.prepare import sized_equation
 

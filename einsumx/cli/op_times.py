@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from math import prod
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.rates import Rates
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.traits import Traits
 from einsumx.cli.side_by_side import Problem, library_of, placed, random_operands, why_absent
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
-from einsumx.ir.cost import last_uses, layouts, op_seconds, program_cost, relative_work, slot_dtypes
+from einsumx.ir.cost import last_uses, op_seconds, program_cost, relative_work, slots
 from einsumx.ir.program import Program
+from einsumx.ir.rates import Rates
 from einsumx.ir.text import call_text
-from einsumx.ir.verify import replay
+from einsumx.ir.traits import Traits
 from einsumx.measuring.calibration import calibrated, declared
 from einsumx.measuring.machine import watched
 from einsumx.measuring.steady import timed
@@ -193,39 +192,38 @@ def _op_profiles(
     program: Program, arrays: Sequence[Array], adapter: Adapter, traits: Traits, announce: Callable[[str], None]
 ) -> Iterator[OpProfile]:
     """Time each op, with the results of the earlier ops as operands."""
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    types = slot_dtypes(program)
-    operands = layouts(program, shapes, types)
+    described = slots(program)
     dead = last_uses(program.calls, program.result)
     values = dict(enumerate(arrays))
     for op, cost in zip(program.ops, program_cost(program, adapter).ops):
         announce(f"%{op.out} = {call_text(op)}")
-        slots = list(dict.fromkeys(op.sources))
+        read, result = list(dict.fromkeys(op.sources)), described[op.out]
         alone = Program(
             equation="",
             backend=program.backend,
             device=program.device,
-            operands=tuple(operands[slot] for slot in slots),
+            operands=tuple(described[slot] for slot in read),
             path=(),
-            ops=(op.renamed({slot: place for place, slot in enumerate(slots)}),),
+            ops=(op.renamed({slot: place for place, slot in enumerate(read)}),),
             result=op.out,
-            shape=shapes[op.out],
-            dtype=types[op.out],
+            shape=result.shape,
+            dtype=result.dtype,
         )
-        kernel = adapter.kernel(op, [shapes[slot] for slot in op.sources], types[op.sources[0]])
-        read = [values[slot] for slot in op.sources]
-        seconds, values[op.out] = timed(adapter, adapter.prepare(kernel, alone), read, _SECONDS, _MOST)
+        sources = [described[slot] for slot in op.sources]
+        kernel = adapter.kernel(op, [each.shape for each in sources], sources[0].dtype)
+        inputs = [values[slot] for slot in op.sources]
+        seconds, values[op.out] = timed(adapter, adapter.prepare(kernel, alone), inputs, _SECONDS, _MOST)
         for slot in dead.get(op.out, ()):
             del values[slot]
         touched = {*op.sources, op.out} if cost.allocated else ()
-        nbytes = sum(prod(shapes[slot]) * itemsize(types[slot]) for slot in touched)
+        nbytes = sum(prod(described[slot].shape) * itemsize(described[slot].dtype) for slot in touched)
         multiplied = cost.multiply_adds if isinstance(op, ops.Matmul | ops.Native) else 0
         yield OpProfile(
             op=op,
             shape=cost.shape,
             dtype=cost.dtype,
             seconds=seconds,
-            predicted=op_seconds(op, [operands[slot] for slot in op.sources], traits),
+            predicted=op_seconds(op, sources, traits),
             multiply_adds=cost.multiply_adds,
             nbytes=nbytes,
             arithmetic=multiplied * relative_work(cost.dtype, traits.rates) / traits.rates.gemm,

@@ -14,11 +14,11 @@ from time import sleep
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.rates import Rates, is_rate
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.host.threads import get_num_threads
 from einsumx.ir import ops
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates, is_rate
 from einsumx.ir.verify import replay
 from einsumx.measuring.calibration import declared, store_rates
 from einsumx.measuring.machine import Watch, watched

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from einsumx.ir.ops import Op
+    from einsumx.ir.traits import Traits
 
 __all__ = ["PLUS_TIMES", "Algebra", "Kernels"]
 
@@ -56,13 +57,13 @@ class Algebra:
     def check_dtype(self, dtype: str) -> None:
         """Raise BackendError if arrays of a dtype cannot hold the results."""
 
-    def traits(self, adapter: Any, device: str) -> Any:
+    def traits(self, adapter: Any, device: str) -> Traits:
         """The traits for which programs are planned.
 
         Raises:
             BackendError: the framework lacks the functions.
         """
-        return adapter.traits(device)
+        return adapter.traits(device)  # type: ignore[no-any-return]
 
     def workspace(self, kernels: Kernels, op: Op, operands: Sequence[Any], device: str) -> int:
         """An upper bound on the bytes that running ``op`` allocates besides its result."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from einsumx.dtypes import FLOATS, arithmetic, itemsize, kind
 from einsumx.ir import ops
@@ -15,27 +15,24 @@ from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Program
+from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
-from einsumx.ir.verify import replay
+from einsumx.ir.traits import Traits
 
 __all__ = [
     "EINSUM_CALLS",
     "LOPSIDED",
     "CostModel",
-    "LongSide",
     "OpCost",
     "PlanCost",
     "Price",
-    "PricedTraits",
-    "Speeds",
     "depends_on_turns",
     "einsum_starts",
     "freed",
     "in_use",
     "is_sweep",
     "last_uses",
-    "layouts",
     "op_cost",
     "op_price",
     "op_seconds",
@@ -45,14 +42,11 @@ __all__ = [
     "result_strides",
     "returns_view",
     "run_counters",
-    "slot_dtypes",
+    "slots",
 ]
 
 
 _Label = TypeVar("_Label")
-
-LongSide: TypeAlias = Literal["either", "left", "in order"]
-"""Where a matmul is faster with its longer operand; :attr:`einsumx.Traits.long_side` explains the values."""
 
 
 @record
@@ -108,21 +102,19 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
         program: lowered for a framework.
         kernels: of that framework; None to assume that they need no workspace.
     """
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    types = slot_dtypes(program)
-    slots = layouts(program, shapes, types)
+    values = slots(program)
     costs = []
     for op in program.ops:
-        sources = [slots[slot] for slot in op.sources]
+        sources = [values[slot] for slot in op.sources]
         workspace = program.algebra.workspace(kernels, op, sources, program.device) if kernels else 0
-        costs.append(op_cost(op, shapes, types[op.out], workspace, sources))
+        costs.append(op_cost(op, sources, values[op.out], workspace))
     inputs = sum(_stored_bytes(operand) for operand in program.operands)
     return PlanCost(
         tuple(costs),
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        slots[program.result].nbytes,
+        values[program.result].nbytes,
         inputs + _peak(program, costs),
     )
 
@@ -132,14 +124,6 @@ def _stored_bytes(operand: Operand) -> int:
         return operand.nbytes
     steps = operand.strides or contiguous(operand.shape)
     return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
-
-
-def slot_dtypes(program: Program) -> dict[int, str]:
-    """The dtype of every slot."""
-    types = {slot: operand.dtype for slot, operand in enumerate(program.operands)}
-    for op in program.ops:
-        types[op.out] = op.result_dtype(types[op.sources[0]])
-    return types
 
 
 def last_uses(calls: Iterable[tuple[int, Sequence[int]]], result: int) -> dict[int, list[int]]:
@@ -174,109 +158,61 @@ def returns_view(program: Program) -> bool:
     return True
 
 
-def layouts(program: Program, shapes: Mapping[int, tuple[int, ...]], types: Mapping[int, str]) -> dict[int, Operand]:
-    """Shape, dtype and strides of every slot; computed results are C-contiguous. Sparse ones have estimates."""
-    slots = {
-        slot: Operand(shapes[slot], types[slot], operand.strides, stored=operand.stored)
-        for slot, operand in enumerate(program.operands)
-    }
+def slots(program: Program, shapes: Mapping[int, tuple[int, ...]] | None = None) -> dict[int, Operand]:
+    """Shape, dtype and strides of every slot; computed results are C-contiguous. Sparse ones have estimates.
+
+    Args:
+        program: the program.
+        shapes: of all slots, if they are not those that follow from the program's operands.
+
+    Raises:
+        EinsumxError: an op does not fit the shapes of its sources.
+
+    >>> import einsumx
+    >>> program = einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")
+    >>> slots(program)[2], slots(program)[3]
+    (Operand(shape=(3, 2), dtype='float32', strides=(1, 3)), Operand(shape=(4, 2), dtype='float32'))
+    """
+    found = dict(enumerate(program.operands))
+    if shapes is not None:
+        for slot, each in found.items():
+            found[slot] = Operand(shapes[slot], each.dtype, each.strides, stored=each.stored)
     for op in program.ops:
-        sources = [slots[slot] for slot in op.sources]
-        estimate = op_stored(op, sources, shapes[op.out])
-        slots[op.out] = Operand(
-            shapes[op.out],
-            types[op.out],
-            op.result_strides(sources[0].shape, sources[0].strides),
+        sources = [found[slot] for slot in op.sources]
+        first = sources[0]
+        shape = op.result_shape([each.shape for each in sources]) if shapes is None else shapes[op.out]
+        estimate = op_stored(op, sources, shape)
+        found[op.out] = Operand(
+            shape,
+            op.result_dtype(first.dtype),
+            op.result_strides(first.shape, first.strides),
             stored=None if estimate is None else estimate.elements,
         )
-    return slots
+    return found
 
 
 def result_strides(program: Program) -> tuple[int, ...]:
     """The strides of a program's result."""
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    return layouts(program, shapes, slot_dtypes(program))[program.result].strides or contiguous(program.shape)
+    return slots(program)[program.result].strides or contiguous(program.shape)
 
 
-def op_cost(
-    op: Op,
-    shapes: Mapping[int, tuple[int, ...]],
-    dtype: str,
-    workspace: int = 0,
-    operands: Sequence[Operand] = (),
-) -> OpCost:
-    """The cost of an op whose result has ``dtype``, from the shapes of all slots.
+def op_cost(op: Op, sources: Sequence[Operand], result: Operand, workspace: int = 0) -> OpCost:
+    """The cost of an op, from the shapes, dtypes and strides of its sources and of its result.
 
-    Args:
-        op: the op.
-        shapes: of all slots.
-        dtype: of the result.
-        workspace: as in :class:`OpCost`.
-        operands: the sources, if some of them may be sparse.
+    ``workspace`` is as in :class:`OpCost`.
     """
-    shape = shapes[op.out]
-    estimate = op_stored(op, operands, shape)
-    if estimate is not None:
-        nbytes = Operand(shape, dtype, stored=estimate.elements).nbytes
-        copied = nbytes if op.kind == "copy" else 0
-        return OpCost(estimate.multiply_adds, copied, nbytes, workspace, shape, dtype, estimate.elements)
-    nbytes = assumed(prod(shape) * itemsize(dtype))
-    multiply_adds = assumed(op.multiply_adds([shapes[slot] for slot in op.sources], shape))
+    nbytes = assumed(result.nbytes)
     copied = nbytes if op.kind == "copy" else 0
-    return OpCost(multiply_adds, copied, 0 if op.kind == "view" else nbytes, workspace, shape, dtype)
+    estimate = op_stored(op, sources, result.shape)
+    if estimate is not None:
+        multiply_adds, allocated = estimate.multiply_adds, nbytes
+    else:
+        multiply_adds = assumed(op.multiply_adds([each.shape for each in sources], result.shape))
+        allocated = 0 if op.kind == "view" else nbytes
+    return OpCost(multiply_adds, copied, allocated, workspace, result.shape, result.dtype, result.stored)
 
 
 # -- seconds --------------------------------------------------------------------------------------------------------
-
-
-class Speeds(Protocol):
-    """How fast a framework is; :class:`einsumx.adapters.rates.Rates` documents each attribute."""
-
-    @property
-    def call(self) -> float: ...
-    @property
-    def view(self) -> float: ...
-    @property
-    def matrix(self) -> float: ...
-    @property
-    def gemm(self) -> float: ...
-    @property
-    def double(self) -> float: ...
-    @property
-    def half(self) -> float: ...
-    @property
-    def tile(self) -> int: ...
-    @property
-    def stream(self) -> float: ...
-    @property
-    def copy(self) -> float: ...
-    @property
-    def permute(self) -> float: ...
-    @property
-    def run(self) -> float: ...
-    @property
-    def native(self) -> float: ...
-    @property
-    def sweep(self) -> float: ...
-
-
-class PricedTraits(Protocol):
-    """The traits that the time of an op depends on; :class:`einsumx.adapters.traits.Traits` documents them."""
-
-    @property
-    def strided(self) -> bool: ...
-    @property
-    def tiny_matmul(self) -> int: ...
-    @property
-    def long_side(self) -> LongSide: ...
-    @property
-    def max_batch_axes(self) -> int | None: ...
-    @property
-    def batch_layout(self) -> str: ...
-    @property
-    def pairs_by_einsum(self) -> bool: ...
-    @property
-    def rates(self) -> Speeds: ...
 
 
 _LEAST_SIDE = 8
@@ -349,7 +285,7 @@ class CostModel:
         dtype: of the operands and the result.
     """
 
-    def __init__(self, framework: PricedTraits, dtype: str) -> None:
+    def __init__(self, framework: Traits, dtype: str) -> None:
         self._rates = rates = framework.rates
         self._is_strided, self._long_side = framework.strided, framework.long_side
         self._tiny_matmul = framework.tiny_matmul
@@ -547,10 +483,9 @@ def _is_long_sum(rows: int, cols: int, inner: int) -> bool:
     return inner > _LONG_SUM * max(rows, cols)
 
 
-def relative_work(dtype: str, rates: Speeds) -> float:
+def relative_work(dtype: str, rates: Rates) -> float:
     """The time of a multiply-add of a dtype in units of one of float32.
 
-    >>> from einsumx.adapters.rates import Rates
     >>> gpu = Rates(gemm=8.0, double=4.0, half=64.0)
     >>> [relative_work(dtype, gpu) for dtype in ("float16", "float32", "float64", "complex64", "complex128", "int64")]
     [0.125, 1.0, 2.0, 4.0, 8.0, 2.0]
@@ -560,7 +495,7 @@ def relative_work(dtype: str, rates: Speeds) -> float:
     return parts * rates.gemm / rate if rate else arithmetic(dtype)
 
 
-def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: PricedTraits) -> Price:
+def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Traits) -> Price:
     """The price of an op, from shapes, dtypes and strides."""
     model = CostModel(framework, result.dtype)
     estimate = op_stored(op, operands, result.shape)
@@ -609,7 +544,7 @@ def _run_counters(op: Op, operand: Operand) -> tuple[Sequence[list[int]], bool]:
 
 
 def _matmul_price(
-    op: ops.Matmul, operands: Sequence[Operand], result: Operand, model: CostModel, framework: PricedTraits
+    op: ops.Matmul, operands: Sequence[Operand], result: Operand, model: CostModel, framework: Traits
 ) -> Price:
     lhs, rhs = operands
     batch, shape = result.shape[:-2], result.shape
@@ -655,11 +590,9 @@ def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -
     return Price(model.matmul, tuple([size for label, size in sizes.items() if label in group] for group in groups))
 
 
-def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> float:
+def op_seconds(op: Op, operands: Sequence[Operand], framework: Traits) -> float:
     """Seconds that an op takes on operands of these shapes, dtypes and strides.
 
-    >>> from einsumx.adapters.rates import Rates
-    >>> from einsumx.adapters.traits import Traits
     >>> row = Operand((1000, 2000), "float32")
     >>> op_seconds(ops.Transpose(1, 0, (1, 0), "why"), [row], Traits(rates=Rates(call=0.25, permute=16e6, run=0.0)))
     1.25
@@ -668,11 +601,10 @@ def op_seconds(op: Op, operands: Sequence[Operand], framework: PricedTraits) -> 
     return op_price(op, operands, Operand(shape, op.result_dtype(operands[0].dtype)), framework).seconds
 
 
-def program_seconds(program: Program, framework: PricedTraits) -> float:
+def program_seconds(program: Program, framework: Traits) -> float:
     """Seconds that all ops of a program take."""
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
-    slots = layouts(program, shapes, slot_dtypes(program))
-    return sum([op_seconds(op, [slots[slot] for slot in op.sources], framework) for op in program.ops])
+    values = slots(program)
+    return sum([op_seconds(op, [values[slot] for slot in op.sources], framework) for op in program.ops])
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

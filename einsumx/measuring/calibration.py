@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.rates import Rates, is_rate
-from einsumx.adapters.traits import Traits
 from einsumx.errors import MalformedError, shown
 from einsumx.host.environment import has_store
 from einsumx.host.threads import get_num_threads
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
+from einsumx.ir.rates import Rates, is_rate
+from einsumx.ir.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.adapters import gpus
@@ -74,7 +74,7 @@ def traits_in(algebra: Algebra, adapter: Adapter, device: str) -> Traits:
 
 @lru_cache(maxsize=256)
 def _traits_of(algebra: Algebra, adapter: Adapter, device: str) -> Traits:
-    return algebra.traits(adapter, device)  # type: ignore[no-any-return]
+    return algebra.traits(adapter, device)
 
 
 def read_rates(key: str, text: str) -> dict[str, float]:

@@ -7,10 +7,10 @@ from itertools import groupby, pairwise
 from math import prod
 from typing import Any
 
-from einsumx.adapters.traits import Traits
 from einsumx.ir import ops
 from einsumx.ir.cost import CostModel
 from einsumx.ir.ops import Op
+from einsumx.ir.traits import Traits
 from einsumx.planner.selection import BY_COST, Choosing
 from einsumx.planner.terms import Labels, Term, native_equation
 

@@ -13,14 +13,14 @@ from itertools import chain
 from math import inf, prod
 from typing import Any
 
-from einsumx.adapters.rates import Rates
-from einsumx.adapters.traits import MatrixLayout, Traits
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Operand, Path
+from einsumx.ir.rates import Rates
+from einsumx.ir.traits import MatrixLayout, Traits
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
 
 __all__ = ["direct_ops", "direct_product", "einsum_result", "may_be_one_einsum", "one_einsum", "product_order"]

@@ -7,7 +7,6 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from einsumx.adapters.traits import Traits
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
@@ -17,6 +16,7 @@ from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.traits import Traits
 from einsumx.ir.verify import replay
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs

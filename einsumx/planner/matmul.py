@@ -12,11 +12,11 @@ from itertools import product as combinations
 from math import prod
 from typing import NamedTuple
 
-from einsumx.adapters.traits import Traits
 from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost import depends_on_turns, run_counters
 from einsumx.ir.ops import Threads
+from einsumx.ir.traits import Traits
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
 

@@ -15,11 +15,11 @@ from importlib import import_module
 from math import inf, log
 from typing import Any, NamedTuple, TypeAlias
 
-from einsumx.adapters.traits import Traits
 from einsumx.dtypes import itemsize
 from einsumx.imports import LazyModule
 from einsumx.ir.cost import relative_work
 from einsumx.ir.program import Path
+from einsumx.ir.traits import Traits
 
 __all__ = [
     "MOST_OF_ALL_ORDERS",

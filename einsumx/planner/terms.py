@@ -7,11 +7,11 @@ from itertools import chain, filterfalse
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from einsumx.adapters.traits import Traits
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.layout import contiguous, memory_order, merged_stride
 from einsumx.ir.parse import SYMBOLS, symbol
 from einsumx.ir.program import Operand
+from einsumx.ir.traits import Traits
 
 __all__ = ["Labels", "ResultUse", "Term", "native_equation", "plain_terms", "uses_of"]
 

@@ -18,9 +18,8 @@ from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.dtypes import itemsize
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, visible
 from einsumx.ir import ops
-from einsumx.ir.cost import slot_dtypes
+from einsumx.ir.cost import slots
 from einsumx.ir.program import Operand, Program
-from einsumx.ir.verify import replay
 from einsumx.render.recorder import Code, import_statement, recording
 
 __all__ = ["plan_source"]
@@ -48,17 +47,16 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     framework, module = recording(adapter)
     _check_name(name, module)
     parameters, names = _operand_names(len(program.operands), module)
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
+    described = slots(program)
     statement = import_statement(adapter)
     imports, first = ("", statement) if "{" in statement else (statement, "")
-    body = [*filter(None, [first.format(operand=names[0])]), *_body(program, framework, names, shapes)]
+    body = [*filter(None, [first.format(operand=names[0])]), *_body(program, framework, names, described)]
     helper: list[str] = []
     if isinstance(program.algebra, SemiringAlgebra) and any("product(" in line for line in body):
         if name == "product":
             raise ValueError(f"name={name!r} cannot name the function; the code has another one of that name")
-        dtype = slot_dtypes(program)[program.result]
-        helper = _product_lines(framework, program.algebra, dtype, first.format(operand="a"))
-    helper += filter(None, [framework.decorator(list(shapes.values()))])
+        helper = _product_lines(framework, program.algebra, program.dtype, first.format(operand="a"))
+    helper += filter(None, [framework.decorator([each.shape for each in described.values()])])
     is_used = imports and re.search(rf"\b{module}\.", "\n".join([*helper, *body]))
     lines = [
         *([imports, "", ""] if is_used else []),
@@ -69,9 +67,11 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     return "\n".join(lines) + "\n"
 
 
-def _body(program: Program, framework: Adapter, names: Sequence[str], shapes: dict[int, tuple[int, ...]]) -> list[str]:
+def _body(program: Program, framework: Adapter, names: Sequence[str], described: dict[int, Operand]) -> list[str]:
     """The statements of the function; each contains one call that computes, with the views around it."""
-    algebra, dtypes = program.algebra, slot_dtypes(program)
+    algebra = program.algebra
+    shapes = {slot: each.shape for slot, each in described.items()}
+    dtypes = {slot: each.dtype for slot, each in described.items()}
 
     def kernel(op: ops.Op) -> Callable[..., Code]:
         read = [shapes[slot] for slot in op.sources]

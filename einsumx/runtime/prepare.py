@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.adapters.traits import Traits
     from einsumx.ir import text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.ir.program import Operand, Path, Program
+    from einsumx.ir.traits import Traits
     from einsumx.planner import search
     from einsumx.planner.lower import Setting
     from einsumx.runtime import measured, stored

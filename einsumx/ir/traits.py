@@ -8,15 +8,17 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
-from einsumx.adapters.rates import Rates
 from einsumx.dtypes import NAMED, kind
-from einsumx.ir.cost import LongSide
+from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 
-__all__ = ["BLAS", "HALVES", "INTEGERS", "MatrixLayout", "Traits"]
+__all__ = ["BLAS", "HALVES", "INTEGERS", "LongSide", "MatrixLayout", "Traits"]
 
 MatrixLayout: TypeAlias = Literal["strided", "contiguous", "C"]
 """Which matrices are read without a copy; see :meth:`Traits.layout`."""
+
+LongSide: TypeAlias = Literal["either", "left", "in order"]
+"""Where a matmul is faster with its longer operand; see :attr:`Traits.long_side`."""
 
 BLAS = frozenset({"float32", "float64", "complex64", "complex128"})
 """The dtypes of BLAS."""
@@ -152,7 +154,7 @@ class Traits:
             if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
                 raise TypeError(f"Traits({name}=) is a tuple of pairs, as (('float16', 'float32'),), not {pairs!r}")
         if not isinstance(self.rates, Rates):
-            raise TypeError(f"Traits(rates=) is einsumx.adapters.rates.Rates(...), not {self.rates!r}")
+            raise TypeError(f"Traits(rates=) is einsumx.ir.rates.Rates(...), not {self.rates!r}")
 
     def layout(self, dtype: str, is_batched: bool) -> MatrixLayout:
         """Which operands of ``dtype`` one matmul reads without a copy, with or without batch axes.
