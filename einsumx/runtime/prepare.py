@@ -30,7 +30,6 @@ from einsumx.runtime.request import Contraction, Options, Written
 
 if TYPE_CHECKING:
     from einsumx import log
-    from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir import text
     from einsumx.ir.bind import SizedEquation
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from einsumx.runtime import measured, stored
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
-    facets, search = LazyModule("einsumx.adapters.facets"), LazyModule("einsumx.planner.search")
+    search = LazyModule("einsumx.planner.search")
     measured, stored = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.stored")
 
 __all__ = [
@@ -296,7 +295,8 @@ def found_path(
         return path.find_path(sized, optimize, operands)
 
     def room() -> float:
-        free = None if adapter is None else facets.blocks_of(adapter).free_bytes(setting.device)
+        blocks = None if adapter is None else adapter.blocks
+        free = None if blocks is None else blocks.free_bytes(setting.device)
         return inf if free is None else free / itemsize(setting.dtype)
 
     return path.find_path(sized, optimize, operands, search.pace_of(setting.traits, setting.dtype), room)
