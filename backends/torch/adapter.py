@@ -319,7 +319,7 @@ class TorchAdapter(Adapter):
         return type(self)(options)
 
     def prepare(self, run: Run, program: Program) -> Run:
-        if self.autocast(program.device) is not None:
+        if self.mode(program.device) is not None:
             run = autocasting.outside(run, program.device)
         precision = self._options.precision
         if precision is None:
@@ -380,12 +380,13 @@ class TorchAdapter(Adapter):
         return super().operand(signature)
 
     @cached_property
-    def is_autocast(self) -> Callable[[], bool] | None:  # type: ignore[override]
-        is_autocast: Callable[[], bool] | None = getattr(self.xp._C, "_is_any_autocast_enabled", None)
-        return is_autocast
+    def is_mode_set(self) -> Callable[[], bool] | None:  # type: ignore[override]
+        is_mode_set: Callable[[], bool] | None = getattr(self.xp._C, "_is_any_autocast_enabled", None)
+        return is_mode_set
 
-    def autocast(self, device: str) -> str | None:
-        if "torch" not in sys.modules or self.is_autocast is None or not self.is_autocast():
+    def mode(self, device: str) -> str | None:
+        """The dtype of ``torch.autocast`` on a device; None if it is off. Programs run outside of it."""
+        if "torch" not in sys.modules or self.is_mode_set is None or not self.is_mode_set():
             return None
         kind = device.partition(":")[0] or "cpu"
         try:
@@ -393,8 +394,8 @@ class TorchAdapter(Adapter):
         except RuntimeError:  # there is none for this kind of device
             return None
 
-    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, lower: str) -> str:
-        return autocasting.result_dtype(sized, dtypes, device, lower, self.promote)
+    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, mode: str) -> str:
+        return autocasting.result_dtype(sized, dtypes, device, mode, self.promote)
 
     def device(self, array: Array) -> str:
         return str(array.device)
