@@ -660,7 +660,7 @@ class ValuesThatAreReadWhileAFunctionIsTraced(JaxAdapter):
 class DtypesThatDependOnTheOpsOfAPlan(Torch):
     is_mode_set = None
 
-    def mode(self, device):
+    def planning_mode(self, device):
         return None
 
 

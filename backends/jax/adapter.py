@@ -267,10 +267,10 @@ class JaxAdapter(Adapter):
     @cached_property
     def is_mode_set(self) -> Callable[[], bool]:  # type: ignore[override]
         config = self._jax.config
-        usual = self.__dict__.setdefault("_usual", self.mode(""))  # the same for two threads
+        usual = self.__dict__.setdefault("_usual", self.planning_mode(""))  # the same for two threads
         return lambda: (config.jax_enable_x64, config.jax_numpy_dtype_promotion) != usual
 
-    def mode(self, device: str) -> Hashable:
+    def planning_mode(self, device: str) -> Hashable:
         """The settings that promotion depends on."""
         if "jax" not in sys.modules:
             return None

@@ -48,8 +48,8 @@ class Arrays:
     """Whether plans may depend on what was measured on this machine; False if several processes need the same plan."""
 
     is_mode_set: Callable[[], bool] | None = None
-    """A function that tells whether :meth:`mode` may have changed since its first call. Repeated calls ask it. None if
-    the framework has no modes that plans depend on."""
+    """A function that tells whether :meth:`planning_mode` is another one than usual. Repeated calls ask it. None if the
+    framework has no settings that plans depend on."""
 
     @cached_property
     def xp(self) -> Any:
@@ -179,7 +179,7 @@ class Arrays:
         """The dtype of a product of arrays of ``dtypes``, according to the framework's own rules."""
         return self.dtype_name(self.xp.result_type(*(self.dtype(name) for name in dtypes)))
 
-    def mode(self, device: str) -> Hashable:
+    def planning_mode(self, device: str) -> Hashable:
         """The settings of the framework that plans for a device depend on, a part of the keys of caches.
 
         Those that are local to a thread or to a ``with`` belong here, such as the dtype of ``torch.autocast``. None if
@@ -194,7 +194,7 @@ class Arrays:
             sized: the equation.
             dtypes: of the operands.
             device: where they are.
-            mode: what :meth:`mode` returns, unless that is None.
+            mode: what :meth:`planning_mode` returns, unless that is None.
         """
         return None
 

@@ -204,10 +204,10 @@ def _ready_for(
 
 
 def mode_of(adapter: Adapter, array: Array) -> Hashable:
-    """The :meth:`~einsumx.adapters.arrays.Arrays.mode` for the device of an array; None for the usual one."""
+    """The :meth:`~einsumx.adapters.arrays.Arrays.planning_mode` for the device of an array; None for the usual one."""
     if adapter.is_mode_set is None or not adapter.is_mode_set():
         return None
-    return adapter.mode(adapter.device(array))
+    return adapter.planning_mode(adapter.device(array))
 
 
 def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:

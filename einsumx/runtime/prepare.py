@@ -227,7 +227,8 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     """The plan for these arrays and the function that runs it, from the caches if possible."""
     signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
-        return _by_signature(adapter, written, signatures, options, adapter.mode(adapter.device_of(signatures[0])))
+        mode = adapter.planning_mode(adapter.device_of(signatures[0]))
+        return _by_signature(adapter, written, signatures, options, mode)
     return from_signatures(adapter, written, signatures, options)
 
 
@@ -307,7 +308,7 @@ def contraction_of(
 
     It does not change calls that have a ``dtype=`` or an ``out=``, nor what is no sum of products.
     """
-    mode = adapter.mode(device)
+    mode = adapter.planning_mode(device)
     may_cast = options.mode is None and options.dtype is None and options.algebra is PLUS_TIMES
     if options.mode != mode:
         options = options._replace(mode=mode)
@@ -350,7 +351,7 @@ def check_byte_order(dtypes: Iterable[Any]) -> None:
 def _by_signature(
     adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options, _: Hashable
 ) -> Prepared:
-    """As :func:`from_signatures`; the last argument is :meth:`~einsumx.adapters.arrays.Arrays.mode`."""
+    """As :func:`from_signatures`; the last argument is :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`."""
     return from_signatures(adapter, written, signatures, options)
 
 

@@ -70,8 +70,8 @@ class Options(NamedTuple):
         framework: the keywords that only some frameworks have; None if none of them is set.
         accumulate: the name of the dtype to compute products and sums in; None for the contract's.
         algebra: what sums and products mean.
-        mode: the framework's settings, see :meth:`~einsumx.adapters.arrays.Arrays.mode`; before they are known, empty
-            for a call whose result they do not cast.
+        mode: the framework's settings, see :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`; before they are
+            known, empty for a call whose result they do not cast.
     """
 
     dtype: str | None = None
