@@ -179,8 +179,9 @@ def addeinsum(
         beta: a number that multiplies ``c``; 0 does not read its values, so that nan and infinity do not come through.
         out: where to write the sum. ``c`` itself is updated in place, as by BLAS, and by the product itself where the
             framework can do that.
-        dtype: the dtype to compute in and to return; by default, the framework's promotion of the dtypes of ``c`` and
-            the operands.
+        dtype: the dtype to compute in and to return. By default, the contraction has the promotion of the dtypes of its
+            operands, as from :func:`einsum`, and the sum that of ``c`` too: of ``float32`` operands and a ``float64``
+            ``c``, the contraction is rounded to ``float32``, as in ``c + a @ b``.
         casting: as for :func:`einsum`; also for the cast of ``c``.
 
     Returns:

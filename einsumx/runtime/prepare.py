@@ -227,7 +227,7 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     """The plan for these arrays and the function that runs it, from the caches if possible."""
     signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
-        mode = adapter.planning_mode(adapter.device_of(signatures[0]))
+        mode = adapter.planning_mode(adapter.device_of(signatures[0]) if signatures else "")
         return _by_signature(adapter, written, signatures, options, mode)
     return from_signatures(adapter, written, signatures, options)
 
