@@ -244,6 +244,19 @@ def test_a_process_whose_64_bit_types_are_on_may_switch_them_off_for_a_while():
     assert printed(textwrap.dedent(code)).split() == ["int64", "int32"] * 2
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        partial(einsumx.einsum, dtype="float32"),
+        einsumx.semirings.max_times.einsum,
+        lambda *operands: einsumx.einsum_frexp(*operands).mantissa,
+    ],
+)
+def test_a_python_scalar_yields_to_the_dtype_where_64_bit_types_are_on(call):
+    with jax.enable_x64(True):
+        assert call(",i->i", 2.5, jnp.ones(2, "float32")).dtype == "float32"
+
+
 @pytest.mark.parametrize("call", [einsumx.einsum, einsumx.plan])
 def test_a_repeated_call_heeds_strict_promotion(call):
     for _ in range(2):

@@ -487,7 +487,8 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     if options.algebra.is_boolean:  # nonzero is true, whatever casts are allowed
         return dtype
     for number, operand in enumerate(operands):
-        if operand.dtype != dtype and not can_cast(operand.dtype, dtype, options.casting):
+        yields: Casting = "same_kind" if operand.weak and options.casting == "safe" else options.casting
+        if operand.dtype != dtype and not can_cast(operand.dtype, dtype, yields):
             raise BackendError(
                 f"operand {number} has dtype {operand.dtype}, which casting={options.casting!r} does not allow to "
                 f"become {dtype}; pass a looser casting= or another dtype="
