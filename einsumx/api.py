@@ -179,8 +179,9 @@ def addeinsum(
         beta: a number that multiplies ``c``; 0 does not read its values, so that nan and infinity do not come through.
         out: where to write the sum. ``c`` itself is updated in place, as by BLAS, and by the product itself where the
             framework can do that.
-        dtype: the dtype to compute in and to return; by default, the framework's promotion of the dtypes of ``c`` and
-            the operands.
+        dtype: the dtype to compute in and to return. By default, the contraction has the promotion of the dtypes of its
+            operands, as from :func:`einsum`, and the sum that of ``c`` too: of ``float32`` operands and a ``float64``
+            ``c``, the contraction is rounded to ``float32``, as in ``c + a @ b``.
         casting: as for :func:`einsum`; also for the cast of ``c``.
 
     Returns:
@@ -330,7 +331,8 @@ def plan(
 
     Raises:
         EinsumxError: as :func:`einsum` does.
-        ValueError: ``out`` or ``stored`` where it changes nothing; or shapes, and a limit for workers.
+        ValueError: a keyword that changes nothing, such as ``out`` without a limit, ``device`` with arrays, or a
+            limit's ``progress`` and ``resume``; shapes, and a limit for workers; or two devices.
 
     >>> print(plan("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128), dtypes="float32"))
     bind,bjnd->bnij  (64,100,8,128) (64,50,8,128)  float32 on numpy
@@ -353,18 +355,18 @@ def planned(
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan of a request, whose operands may be shapes; see :func:`plan`."""
     inputs, is_limited = list(request.operands), request.memory_limit is not None
+    shapes = described.as_shapes(request.written, inputs)
+    if stored and (not is_limited or None in shapes):
+        raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
+    if None in shapes and (device or dtypes not in (None, "float64")):
+        raise ValueError("device= and dtypes= are for plans from shapes, and arrays have their own; leave them away")
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
         return plans.as_chunked_plan(lazy_module.planned(request))
-    shapes = described.as_shapes(request.written, inputs)
-    if is_limited and not all(sizes.is_known(shape or ()) for shape in shapes):
-        raise SizeError("a plan under a memory_limit= is for known sizes, and a shape has None in the place of one")
     if request.out is not None and not is_limited:
         raise ValueError("out= changes a plan only with a memory_limit=")
-    if stored and (not is_limited or None in shapes):
-        raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
-    if is_limited and None not in shapes and (request.limit.devices or request.limit.executor is not None):
-        raise ValueError("a plan from shapes is for one device and no executor; pass arrays, or device=")
+    if is_limited:
+        _check_limit_of_plan(request.limit, shapes, device)
     if all(shape is not None for shape in shapes):
         adapter = request.adapter or get_backend("numpy")
         device = device or (request.limit.device if is_limited else "")
@@ -380,6 +382,18 @@ def planned(
     if options.effort == "measure":
         return tuning.tuned_plan(adapter, request.written, arrays, options)
     return plans.as_plan(prepare.prepare(adapter, request.written, arrays, options).program)
+
+
+def _check_limit_of_plan(limit: MemoryLimit, shapes: Sequence[tuple[int, ...] | None], device: str) -> None:
+    """Raise SizeError or ValueError if a plan from shapes, where None stands for an array, cannot keep to a limit."""
+    if not all(sizes.is_known(shape or ()) for shape in shapes):
+        raise SizeError("a plan under a memory_limit= is for known sizes, and a shape has None in the place of one")
+    if limit.progress or limit.resume is not None:
+        raise ValueError("progress= and resume= of a limit are for runs, and a plan has none; pass them to einsum")
+    if None not in shapes and (limit.devices or limit.executor is not None):
+        raise ValueError("a plan from shapes is for one device and no executor; pass arrays, or device=")
+    if device and limit.device and device != limit.device:
+        raise ValueError(f"device={device!r} and the device={limit.device!r} of the limit differ; pass one of them")
 
 
 def _plan_of_shapes(

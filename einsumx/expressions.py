@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -159,7 +159,7 @@ class Expression:
                 raise Uncacheable
             adapter = serving(type(operands[0]))  # type: ignore[arg-type]
             target = None if out is None else adapter.signature(out)
-            mode = None if adapter.is_autocast is None else mode_of(adapter, operands[0])
+            mode = None if adapter.is_mode_set is None else mode_of(adapter, operands[0])
             run = self._ready(adapter, order, mode, target, *map(adapter.signature, operands))
         except (EinsumxError, Uncacheable):
             pass  # what follows checks the operands, and raises the error
@@ -238,7 +238,7 @@ class Expression:
             raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
 
     def _run_of(
-        self, adapter: Adapter, order: Any, mode: str | None, out: Signature | None, *signatures: Signature
+        self, adapter: Adapter, order: Any, mode: Hashable, out: Signature | None, *signatures: Signature
     ) -> Run:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
         if self._is_lazy or not self._lasts(adapter):
@@ -253,7 +253,7 @@ class Expression:
         return not self._constants or adapter.lasting(list(self._constants.values())) is not None
 
     def _prepare(
-        self, adapter: Adapter, lasts: bool, mode: str | None, is_written: bool, *signatures: Signature
+        self, adapter: Adapter, lasts: bool, mode: Hashable, is_written: bool, *signatures: Signature
     ) -> Prepared:
         """The program for operands of these signatures.
 

@@ -658,9 +658,9 @@ class ValuesThatAreReadWhileAFunctionIsTraced(JaxAdapter):
 
 @fault("autocast", "the dtype")
 class DtypesThatDependOnTheOpsOfAPlan(Torch):
-    is_autocast = None
+    is_mode_set = None
 
-    def autocast(self, device):
+    def planning_mode(self, device):
         return None
 
 

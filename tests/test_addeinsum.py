@@ -66,6 +66,16 @@ def test_an_out_that_overlaps_an_operand_or_c_has_the_same_values(options):
         np.testing.assert_array_equal(out, expected, err_msg=name)
 
 
+@pytest.mark.parametrize("keywords", [{}, {"out": True}, {"memory_limit": 10_000}], ids=["new", "out", "limit"])
+def test_without_a_dtype_the_contraction_has_that_of_its_operands(keywords):
+    """As in ``c + a @ b``; with a ``dtype=``, all is computed in it."""
+    row, wide = np.full((1, 2), 1 + 2.0**-20, "float32"), np.zeros((1, 1))
+    keywords = {**keywords, "out": wide} if "out" in keywords else keywords
+    assert addeinsum(wide, EQUATION, row, row.T, **keywords).item() == 2 + 2.0**-18
+    wide[...] = 0
+    assert addeinsum(wide, EQUATION, row, row.T, dtype="float64", **keywords).item() == 2 + 2.0**-18 + 2.0**-39
+
+
 # -- caches and plans ------------------------------------------------------------------------------------------------
 
 

@@ -244,6 +244,29 @@ def test_a_plan_from_shapes_for_several_workers_is_refused(workers):
     assert einsumx.plan("ij->i", np.ones((3, 4)), memory_limit=einsumx.MemoryLimit("1 MB", devices=["cpu"])).blocks == 1
 
 
+@pytest.mark.parametrize("settings", [{"progress": True}, {"progress": print}, {"resume": "journal"}])
+@pytest.mark.parametrize("operand", [(3, 4), np.ones((3, 4))], ids=["shape", "array"])
+def test_what_a_limit_asks_of_a_run_is_refused_for_a_plan(tmp_path, operand, settings):
+    limit = einsumx.MemoryLimit("1 MB", **settings)
+    out = (3,) if type(operand) is tuple else np.lib.format.open_memmap(tmp_path / "out.npy", "w+", shape=(3,))
+    with pytest.raises(ValueError, match=r"progress= and resume= .* a plan has none; pass them to einsum"):
+        einsumx.plan("ij->i", operand, memory_limit=limit, out=out)
+
+
+def test_two_devices_for_one_plan_are_refused():
+    limit = einsumx.MemoryLimit("1 MB", device="cpu")
+    with pytest.raises(ValueError, match="device='cuda:0' and the device='cpu' of the limit differ; pass one of them"):
+        einsumx.plan("ij->i", (3, 4), backend="torch", device="cuda:0", memory_limit=limit)
+    assert einsumx.plan("ij->i", (3, 4), backend="torch", device="cpu", memory_limit=limit).device == "cpu"
+
+
+@pytest.mark.parametrize("keywords", [{"device": "cuda:0"}, {"dtypes": "int8"}])
+@pytest.mark.parametrize("limit", [None, "1 MB"])
+def test_what_describes_shapes_is_refused_beside_arrays(keywords, limit):
+    with pytest.raises(ValueError, match="device= and dtypes= are for plans from shapes"):
+        einsumx.plan("ij->i", np.ones((3, 4)), memory_limit=limit, **keywords)
+
+
 # -- the command --------------------------------------------------------------------------------------------------
 
 EXPLAIN = ("explain", "ij,jk->ik", "900,800", "800,900", "--dtype", "float64", "--memory-limit", "9MB", "--stored")

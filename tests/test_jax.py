@@ -1,6 +1,7 @@
 """JAX's adapter: plans as dot_general sees them, dtypes with and without 64 bits, jit, grad, vmap, devices."""
 
 import re
+import textwrap
 from functools import partial
 
 import numpy as np
@@ -198,6 +199,72 @@ def test_products_do_not_rely_on_the_promotion_of_ranks(equation, shapes):
 def test_a_64_bit_dtype_is_an_error_where_jax_would_truncate_it(dtype):
     with pytest.raises(einsumx.BackendError, match=r"64-bit types are off.*jax_enable_x64"):
         einsumx.einsum("i,i->", jnp.ones(2), jnp.ones(2), dtype=dtype)
+
+
+SIGNED, UNSIGNED = jnp.arange(4, dtype="int32"), jnp.arange(4, dtype="uint32")
+
+
+@pytest.mark.parametrize(
+    ("call", "off", "on"),
+    [
+        (partial(einsumx.einsum, "i,i->i", UNSIGNED, SIGNED), "int32", "int64"),
+        (partial(einsumx.einsum, "i,i->i", UNSIGNED, SIGNED, optimize="optimal"), "int32", "int64"),
+        (partial(einsumx.einsum, "i,i->i", UNSIGNED, SIGNED, memory_limit=2000), "int32", "int64"),
+        (partial(einsumx.einsum, ",i->i", 2.5, SIGNED, casting="unsafe"), "float32", "float64"),
+        (partial(einsumx.addeinsum, SIGNED, "i,i->i", UNSIGNED, SIGNED), "int32", "int64"),
+        (partial(einsumx.semirings.max_plus.einsum, ",i->i", 2.5, SIGNED, casting="unsafe"), "float32", "float64"),
+        (partial(einsumx.expression("i,i->i", (4,), UNSIGNED), SIGNED), "int32", "int64"),
+        (partial(einsumx.expression(",i->i", (), (4,)), 2.5, SIGNED), "float32", "float64"),
+        (partial(einsumx.plan, "i,i->i", UNSIGNED, SIGNED), "int32", "int64"),
+    ],
+)
+def test_a_repeated_call_has_the_dtype_of_the_mode_that_is_on(call, off, on):
+    for _ in range(2):
+        assert call().dtype == off
+        with jax.enable_x64(True):
+            assert call().dtype == on
+    try:
+        jax.config.update("jax_enable_x64", True)
+        assert call().dtype == on
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert call().dtype == off
+
+
+def test_a_process_whose_64_bit_types_are_on_may_switch_them_off_for_a_while():
+    code = """
+        import jax, jax.numpy as jnp, einsumx
+        jax.config.update("jax_enable_x64", True)
+        arrays = jnp.arange(4, dtype="int32"), jnp.arange(4, dtype="uint32")
+        for _ in range(2):
+            print(einsumx.einsum("i,i->i", *arrays).dtype)
+            with jax.enable_x64(False):
+                print(einsumx.einsum("i,i->i", *arrays).dtype)
+    """
+    assert printed(textwrap.dedent(code)).split() == ["int64", "int32"] * 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        partial(einsumx.einsum, dtype="float32"),
+        einsumx.semirings.max_times.einsum,
+        lambda *operands: einsumx.einsum_frexp(*operands).mantissa,
+    ],
+)
+def test_a_python_scalar_yields_to_the_dtype_where_64_bit_types_are_on(call):
+    with jax.enable_x64(True):
+        assert call(",i->i", 2.5, jnp.ones(2, "float32")).dtype == "float32"
+
+
+@pytest.mark.parametrize("call", [einsumx.einsum, einsumx.plan])
+def test_a_repeated_call_heeds_strict_promotion(call):
+    for _ in range(2):
+        assert call("i,i->i", UNSIGNED, SIGNED).dtype == "int32"
+        with jax.numpy_dtype_promotion("strict"), pytest.raises(jax.dtypes.TypePromotionError, match="strict"):
+            call("i,i->i", UNSIGNED, SIGNED)
+        with jax.numpy_dtype_promotion("strict"):
+            assert call("i,i->i", SIGNED, SIGNED).dtype == "int32"
 
 
 # -- errors -----------------------------------------------------------------------------------------------------

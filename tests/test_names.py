@@ -141,7 +141,10 @@ def _stale_in_command(code: str, project: Project) -> Iterator[str]:
         yield from [f"einsumx {command[1]}"] if known is None else options - known
     elif re.match(r"nox\b", code):
         sessions = re.search(r" -s ((?:\"?[a-z_]+(?:-[a-z]+)?(?:\(\w+\)\")? ?)+)", code)
-        yield from set(re.findall(r"[a-z_]+(?:-[a-z]+)?(?:(?= )|$|(?=\())", sessions[1] if sessions else "")) - project.sessions
+        yield from (
+            set(re.findall(r"[a-z_]+(?:-[a-z]+)?(?:(?= )|$|(?=\())", sessions[1] if sessions else ""))
+            - project.sessions
+        )
     elif not re.match(r"(?:python -m )?(?:pip|git|twine|build)\b", code):
         yield from options - project.options - OF_OTHER_PROGRAMS
 

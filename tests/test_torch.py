@@ -2,6 +2,7 @@
 
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -155,6 +156,83 @@ def test_out_is_an_error_where_gradients_are_recorded():
     with torch.no_grad():
         assert einsumx.einsum("ij,jk->ik", weight, weight, out=out) is out
     assert out.eq(2).all()
+
+
+WRITING = {
+    "a product": lambda matrix, out: einsumx.einsum("ij,jk->ik", matrix, matrix, out=out),
+    "a rearrangement": lambda matrix, out: einsumx.einsum("ij->ji", matrix, out=out),
+    "a limit": lambda matrix, out: einsumx.einsum("ij,jk->ik", matrix, matrix, out=out, memory_limit=10_000),
+    "addeinsum": lambda matrix, out: einsumx.addeinsum(out, "ij,jk->ik", matrix, matrix, out=out),
+}
+
+
+@pytest.mark.parametrize("write", WRITING.values(), ids=WRITING)
+def test_an_out_of_inference_mode_is_an_error_outside_of_it(write):
+    with torch.inference_mode():
+        out = torch.zeros(2, 2)
+    matrix = torch.ones(2, 2)
+    for _ in range(2):
+        with pytest.raises(einsumx.BackendError, match=r"out= was made in inference mode.*pass out\.clone\(\)"):
+            write(matrix, out)
+    with torch.inference_mode():
+        assert write(matrix, out) is out
+    assert out.gt(0).all()
+
+
+@pytest.mark.parametrize("write", WRITING.values(), ids=WRITING)
+@pytest.mark.parametrize("strides", [(0, 1), (1, 1), (2, 2), (1, 0)])
+def test_an_out_whose_elements_share_places_is_an_error(write, strides):
+    base = torch.zeros(9)
+    for _ in range(2):
+        with pytest.raises(einsumx.BackendError, match="share one place in memory"):
+            write(torch.ones(2, 2), base.as_strided((2, 2), strides))
+    assert base.eq(0).all()
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((2, 2), (2, 3)), ((2, 2), (1, 5)), ((1, 2), (0, 3)), ((0, 2), (0, 0))])
+def test_an_out_of_unusual_strides_is_written(shape, strides):
+    ones, out = torch.ones(shape), torch.zeros(9).as_strided(shape, strides)
+    assert einsumx.einsum("ij,ij->ij", ones, ones, out=out) is out
+    assert out.eq(1).all()
+
+
+def mapped_by_torch(path, count):
+    return torch.from_file(path, shared=True, size=count, dtype=torch.float64)
+
+
+def mapped_by_numpy(path, count):
+    return torch.from_numpy(np.memmap(path, "float64", "r+", shape=(count,)))
+
+
+@pytest.mark.parametrize("size", [4, 400])
+@pytest.mark.parametrize("mapped", [mapped_by_torch, mapped_by_numpy])
+def test_an_out_in_the_file_of_an_operand_has_the_same_values(tmp_path, size, mapped):
+    """Whether the file is so small that its copy takes less time than a look at what is mapped, or larger."""
+    path = str(tmp_path / "file")
+    values = np.random.default_rng(0).integers(0, 9, (size, size)).astype("float64")
+    ones = torch.ones(size, size, dtype=torch.float64)
+    for _ in range(2):
+        values.tofile(path)
+        operand, out = (mapped(path, size * size).view(size, size) for _ in range(2))
+        assert einsumx.einsum("ij->ji", operand, out=out).numpy().tolist() == values.T.tolist()
+        values.tofile(path)
+        expected = (values + values @ ones.numpy()).tolist()
+        assert einsumx.addeinsum(out, "ij,jk->ik", operand, ones, out=out).numpy().tolist() == expected
+
+
+def test_an_out_in_the_shared_memory_of_an_operand_has_the_same_values():
+    operand = torch.arange(9.0).view(3, 3).share_memory_()
+    handle = operand.untyped_storage()._share_fd_cpu_()
+    out = torch.empty(0).set_(torch.UntypedStorage._new_shared_fd_cpu(*handle)).view(3, 3)
+    assert einsumx.einsum("ij->ji", operand, out=out).tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what is mapped")
+def test_other_parts_of_a_file_do_not_count_as_overlapping(tmp_path):
+    np.zeros((800, 400)).tofile(tmp_path / "file")
+    first, second = (mapped_by_torch(str(tmp_path / "file"), 800 * 400).view(2, 400, 400) for _ in range(2))
+    assert ADAPTER.out.may_overlap(first[0], second[0])
+    assert not ADAPTER.out.may_overlap(first[0], second[1])
 
 
 @pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")
@@ -339,6 +417,15 @@ def test_meta_and_fake_tensors_give_shape_and_dtype_without_memory():
     assert fake.shape == (5, 3)
     mantissa, exponent = einsumx.einsum_frexp("ij,jk->ik", huge, huge)
     assert (mantissa.shape, mantissa.dtype, exponent.dtype) == ((10**6, 10**6), torch.float16, torch.int64)
+
+
+@pytest.mark.parametrize("equation", ["i,i->", "ij,ji->", "i,i,i->", "ij,j->i", "i,j->ij", "ii->"])
+def test_gradients_of_an_empty_batch_have_its_shapes(equation):
+    """As torch.einsum's; torch.dot has none."""
+    terms = equation.partition("->")[0].split(",")
+    arrays = [torch.ones((0, *[3] * len(term))) for term in terms]
+    derive = torch.func.grad(lambda *given: einsumx.einsum(equation, *given).sum(), argnums=tuple(range(len(terms))))
+    assert [each.shape for each in torch.func.vmap(derive)(*arrays)] == [array.shape for array in arrays]
 
 
 # -- expanded operands ------------------------------------------------------------------------------------------

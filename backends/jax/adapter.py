@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce, wraps
@@ -262,6 +263,19 @@ class JaxAdapter(Adapter):
         if name not in _NUMBERS and name != "bool":
             raise BackendError(f"jax: einsum computes in no dtype {excerpt(name)}")
         return name
+
+    @cached_property
+    def is_mode_set(self) -> Callable[[], bool]:  # type: ignore[override]
+        config = self._jax.config
+        usual = self.__dict__.setdefault("_usual", self.planning_mode(""))  # the same for two threads
+        return lambda: (config.jax_enable_x64, config.jax_numpy_dtype_promotion) != usual
+
+    def planning_mode(self, device: str) -> Hashable:
+        """The settings that promotion depends on."""
+        if "jax" not in sys.modules:
+            return None
+        config = self._jax.config
+        return config.jax_enable_x64, config.jax_numpy_dtype_promotion
 
     def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
         # JAX promotes Python's scalar types as weak types, with the default dtype of their kind.

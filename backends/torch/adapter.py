@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     import einsumx.backends.torch.staging as staging
     from einsumx.adapters.replacement import Name
     from einsumx.ir.bind import SizedEquation
+    from einsumx.storage import maps
 else:
     autocasting = LazyModule("einsumx.backends.torch.autocast")
     gradients = LazyModule("einsumx.backends.torch.gradients")
+    maps = LazyModule("einsumx.storage.maps")
     patch = LazyModule("einsumx.backends.torch.patch")
     staging = LazyModule("einsumx.backends.torch.staging")
 
@@ -186,8 +188,17 @@ class TorchOut(OutAccess):
         needed = self.adapter.gradients.needed
         if (out.requires_grad and needed(out)) or any(map(needed, operands)):
             raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
-        if out.numel() > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
-            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+        if out.is_inference() and not self.xp.is_inference_mode_enabled():
+            raise BackendError(
+                "out= was made in inference mode, and torch writes to it only there; call einsum in "
+                "torch.inference_mode(), or pass out.clone()"
+            )
+        is_known = not out._has_symbolic_sizes_strides
+        if is_known and not out.is_contiguous() and self.adapter._kernels.shares_elements(out.shape, out.stride()):
+            raise BackendError(
+                "out= is an expanded tensor, or its strides overlap, so that elements of it share one place in memory; "
+                "pass out.clone(), or leave out= away"
+            )
 
     def write(self, out: Array, result: Array) -> None:
         out.copy_(result.clone() if _may_share(out, result) else result)
@@ -319,7 +330,7 @@ class TorchAdapter(Adapter):
         return type(self)(options)
 
     def prepare(self, run: Run, program: Program) -> Run:
-        if self.autocast(program.device) is not None:
+        if self.planning_mode(program.device) is not None:
             run = autocasting.outside(run, program.device)
         precision = self._options.precision
         if precision is None:
@@ -380,12 +391,13 @@ class TorchAdapter(Adapter):
         return super().operand(signature)
 
     @cached_property
-    def is_autocast(self) -> Callable[[], bool] | None:  # type: ignore[override]
-        is_autocast: Callable[[], bool] | None = getattr(self.xp._C, "_is_any_autocast_enabled", None)
-        return is_autocast
+    def is_mode_set(self) -> Callable[[], bool] | None:  # type: ignore[override]
+        is_mode_set: Callable[[], bool] | None = getattr(self.xp._C, "_is_any_autocast_enabled", None)
+        return is_mode_set
 
-    def autocast(self, device: str) -> str | None:
-        if "torch" not in sys.modules or self.is_autocast is None or not self.is_autocast():
+    def planning_mode(self, device: str) -> str | None:
+        """The dtype of ``torch.autocast`` on a device; None if it is off. Programs run outside of it."""
+        if "torch" not in sys.modules or self.is_mode_set is None or not self.is_mode_set():
             return None
         kind = device.partition(":")[0] or "cpu"
         try:
@@ -393,8 +405,8 @@ class TorchAdapter(Adapter):
         except RuntimeError:  # there is none for this kind of device
             return None
 
-    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, lower: str) -> str:
-        return autocasting.result_dtype(sized, dtypes, device, lower, self.promote)
+    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, mode: str) -> str:
+        return autocasting.result_dtype(sized, dtypes, device, mode, self.promote)
 
     def device(self, array: Array) -> str:
         return str(array.device)
@@ -630,19 +642,34 @@ def _packed_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, 
 def _may_share(out: Array, result: Array) -> bool:
     """Whether ``result`` may share memory with ``out``: a pure rearrangement returns a view of an operand.
 
-    Two storages can have the same memory, such as those of two tensors made of one NumPy array.
+    Two storages can have the same memory, such as those of two tensors made of one NumPy array, or mapped from a file.
     """
     try:
-        (start, stop), (other_start, other_stop) = _addresses(out), _addresses(result)
+        storage, other = out.untyped_storage(), result.untyped_storage()
+        start, other_start = storage.data_ptr(), other.data_ptr()
+        if start < other_start + other.nbytes() and other_start < start + storage.nbytes():
+            (start, stop), (other_start, other_stop) = _addresses(out), _addresses(result)
+            return start < other_stop and other_start < stop
     except RuntimeError:  # torch.compile's tensors have no address
         return True
-    return start < other_stop and other_start < stop
+    if not out.is_cpu or _is_allocated(storage) or _is_allocated(other):
+        return False
+    return result.nbytes <= _SMALL or maps.share_file_at(_addresses(out), _addresses(result))
+
+
+_SMALL = 1 << 20
+"""Copying so many bytes takes less time than to ask the system what is mapped."""
+
+
+def _is_allocated(storage: Any) -> bool:
+    """Whether torch allocated the memory of a storage for this process alone, so that no other one maps it."""
+    return storage.resizable() and not storage.is_shared()
 
 
 def _addresses(tensor: Array) -> tuple[int, int]:
     """The first address of a tensor's elements, and the one after the last."""
     start = tensor.data_ptr()
-    span = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    span = sum([(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())])
     return start, start + (span + 1) * tensor.element_size()
 
 

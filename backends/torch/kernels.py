@@ -45,6 +45,7 @@ __all__ = [
     "nested",
     "product",
     "product_into",
+    "shares_elements",
     "traced_number",
 ]
 
@@ -52,6 +53,7 @@ Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[..., Array]
 
 torch: Any = import_module("torch")
+_is_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active
 _mm: Kernel = torch.mm
 _bmm: Kernel = torch.bmm
 _matmul: Kernel = torch.matmul
@@ -92,6 +94,29 @@ def is_observed(operands: Sequence[Array]) -> bool:
     return not (is_eager(operands) and all(array.is_cpu for array in operands))
 
 
+_COUNTED = 1 << 16
+"""The most elements whose places in memory are counted one by one."""
+
+
+@lru_cache(maxsize=256)
+def shares_elements(shape: Shape, strides: Shape) -> bool:
+    """Whether several elements of a tensor of this layout share one place in memory."""
+    axes = sorted([(stride, size) for size, stride in zip(shape, strides) if size > 1])
+    span, is_nested = 1, True
+    for stride, size in axes:
+        is_nested = is_nested and stride >= span  # between two places of an axis lie those of the axes before it
+        span += stride * (size - 1)
+    count = prod(shape)
+    if is_nested or count == 0 or count > span:
+        return not is_nested and count > 0
+    if count > _COUNTED:
+        return False  # as torch's own check of such tensors says
+    places = {0}
+    for stride, size in axes:
+        places = {place + stride * step for place in places for step in range(size)}
+    return len(places) < count
+
+
 def is_eager(operands: Sequence[Array]) -> bool:
     """Whether nothing observes operations on the tensors, wherever they are."""
     if _OBSERVERS is None or any(observe() for observe in _OBSERVERS):
@@ -101,7 +126,7 @@ def is_eager(operands: Sequence[Array]) -> bool:
 
 def lasting(arrays: Sequence[Array]) -> AbstractContextManager[None] | None:
     """As :meth:`einsumx.adapters.base.Adapter.lasting`; None for tensors of the modes and transforms that are on."""
-    is_traced = torch._C._are_functorch_transforms_active() or not is_eager([])
+    is_traced = _is_transformed() or not is_eager([])
     return None if is_traced and not all(map(_is_unrecorded, arrays)) else _unobserved(is_traced)
 
 
@@ -305,8 +330,13 @@ def _largest(array: Array) -> int:
 def _by_vector(lhs: int, rhs: int) -> Kernel:
     """A product with a vector, for sides with ``lhs`` and ``rhs`` axes."""
     if lhs == rhs == 1:
-        return torch.dot  # type: ignore[no-any-return]
+        return _dot
     return torch.mv if rhs == 1 else lambda vector, matrix: matrix.mT.mv(vector)
+
+
+def _dot(lhs: Array, rhs: Array) -> Array:
+    """A product of two vectors. Under torch.func.vmap of an empty batch, the derivative of torch.dot is an error."""
+    return torch.mm(lhs[None], rhs[:, None]).reshape(()) if _is_transformed() else torch.dot(lhs, rhs)
 
 
 def _single(rows: int, inner: int, cols: int) -> Kernel:

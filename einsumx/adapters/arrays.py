@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +47,9 @@ class Arrays:
     measured_plans: bool = True
     """Whether plans may depend on what was measured on this machine; False if several processes need the same plan."""
 
-    is_autocast: Callable[[], bool] | None = None
-    """A function that tells whether a mode of the framework is on in which it computes products in another dtype, such
-    as ``torch.autocast``. None if the framework has no such mode."""
+    is_mode_set: Callable[[], bool] | None = None
+    """A function that tells whether :meth:`planning_mode` is another one than usual. Repeated calls ask it. None if the
+    framework has no settings that plans depend on."""
 
     @cached_property
     def xp(self) -> Any:
@@ -179,23 +179,24 @@ class Arrays:
         """The dtype of a product of arrays of ``dtypes``, according to the framework's own rules."""
         return self.dtype_name(self.xp.result_type(*(self.dtype(name) for name in dtypes)))
 
-    def autocast(self, device: str) -> str | None:
-        """The dtype in which such a mode computes products on a device; None if it is off.
+    def planning_mode(self, device: str) -> Hashable:
+        """The settings of the framework that plans for a device depend on, a part of the keys of caches.
 
-        :meth:`~einsumx.adapters.base.Adapter.prepare` runs programs outside of the mode.
+        Those that are local to a thread or to a ``with`` belong here, such as the dtype of ``torch.autocast``. None if
+        there are none; it imports no framework.
         """
         return None
 
-    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, lower: str) -> str:
-        """The dtype of the result of the framework's own einsum in such a mode.
+    def autocast_dtype(self, sized: SizedEquation, dtypes: Sequence[str], device: str, mode: Any) -> str | None:
+        """The dtype of the result of the framework's own einsum in a mode; None for the promotion.
 
         Args:
             sized: the equation.
             dtypes: of the operands.
             device: where they are.
-            lower: what :meth:`autocast` returns.
+            mode: what :meth:`planning_mode` returns, unless that is None.
         """
-        return self.promote(dtypes)
+        return None
 
     def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
         """The same with further arrays of weak dtypes, which yield to the others.

@@ -8,7 +8,7 @@ Other exceptions pass through, such as one that a signal handler raises while a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -39,9 +39,9 @@ Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]
 """A function of the adapter and the keywords of a call that returns the fields of its :class:`Request`, or raises
 Uncacheable if the call cannot be cached. It stands in the cache for the function that was called."""
 
-Target: TypeAlias = "tuple[Signature | None, Signature | None, tuple[str, str] | None, str, str | None]"
+Target: TypeAlias = "tuple[Signature | None, Signature | None, tuple[str, str] | None, str, Hashable]"
 """The signatures of ``out`` and of the array to which the result is added, the kinds of factors, the effort, and the
-dtype of :meth:`~einsumx.adapters.arrays.Arrays.autocast`."""
+mode of :func:`mode_of`."""
 
 
 def of_einsum(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
@@ -68,8 +68,8 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                 raise Uncacheable
             try:
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-                signature, is_autocast = adapter.signature, adapter.is_autocast
-                if options or effort.is_set or (is_autocast is not None and is_autocast()):
+                signature, is_mode_set = adapter.signature, adapter.is_mode_set
+                if options or effort.is_set or (is_mode_set is not None and is_mode_set()):
                     run = _ready_for(adapter, translation, written, arrays, out, options)
                 elif out is not None:
                     run = _ready_plain(adapter, translation, written, True, *map(signature, (out, *arrays)))
@@ -198,16 +198,16 @@ def _ready_for(
         None if added is None else adapter.signature(added),
         kinds,
         effort.get_effort() if effort.is_set else "estimate",
-        None if adapter.is_autocast is None else mode_of(adapter, arrays[0]),
+        None if adapter.is_mode_set is None else mode_of(adapter, arrays[0]),
     )
     return ready(adapter, translation, written, target, *map(adapter.signature, arrays), **options)
 
 
-def mode_of(adapter: Adapter, array: Array) -> str | None:
-    """The dtype of :meth:`~einsumx.adapters.arrays.Arrays.autocast` for the device of an array, as caches need it."""
-    if adapter.is_autocast is None or not adapter.is_autocast():
+def mode_of(adapter: Adapter, array: Array) -> Hashable:
+    """The :meth:`~einsumx.adapters.arrays.Arrays.planning_mode` for the device of an array; None for the usual one."""
+    if adapter.is_mode_set is None or not adapter.is_mode_set():
         return None
-    return adapter.autocast(adapter.device(array))
+    return adapter.planning_mode(adapter.device(array))
 
 
 def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
@@ -304,7 +304,7 @@ def _made_ready(
     if out is not None:
         if planned.algebra.has_exponents:
             raise Uncacheable
-        planned = planned._replace(autocast="")
+        planned = planned._replace(mode="")
     prepared = prepare.from_signatures(adapter, equation, signatures, planned)
     if out is None and order == "K" and kinds is None:
         return prepared.run

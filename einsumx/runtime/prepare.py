@@ -10,7 +10,7 @@ This module, and the planner with it, is imported on the first miss, to keep ``i
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -226,8 +226,7 @@ def prepare(adapter: Adapter, written: Written, arrays: Sequence[Array], options
     """The plan for these arrays and the function that runs it, from the caches if possible."""
     signatures = adapter.signatures(written, arrays)
     if isinstance(options.optimize, str | bool | tuple):
-        has_mode = adapter.is_autocast is not None and bool(signatures)
-        mode = adapter.autocast(adapter.device_of(signatures[0])) if has_mode else None
+        mode = adapter.planning_mode(adapter.device_of(signatures[0]) if signatures else "")
         return _by_signature(adapter, written, signatures, options, mode)
     return from_signatures(adapter, written, signatures, options)
 
@@ -269,7 +268,7 @@ def plain_run(
         if adapter.device_of(signature) != device:
             device = one_device(adapter, signatures)
         shapes.append(operand.shape)
-    if adapter.is_autocast is not None and adapter.autocast(device) is not None:
+    if adapter.is_mode_set is not None and adapter.is_mode_set():
         return None
     sized = bind.bind_plain(written, tuple(shapes))
     traits = calibration.calibrated(adapter, device)
@@ -309,15 +308,15 @@ def contraction_of(
 
     It does not change calls that have a ``dtype=`` or an ``out=``, nor what is no sum of products.
     """
-    lower = adapter.autocast(device)
-    may_cast = options.autocast is None and options.dtype is None and options.algebra is PLUS_TIMES
-    if options.autocast != lower:
-        options = options._replace(autocast=lower)  # a key of caches, as programs run outside of the mode
-    if lower is not None and may_cast:
+    mode = adapter.planning_mode(device)
+    may_cast = options.mode is None and options.dtype is None and options.algebra is PLUS_TIMES
+    if options.mode != mode:
+        options = options._replace(mode=mode)
+    if mode is not None and may_cast:
         dtypes = [operand.dtype for operand in operands]
         sized = sized_equation(written, [operand.shape for operand in operands])
-        dtype = adapter.autocast_dtype(sized, dtypes, device, lower)
-        if dtype != promoted(adapter, operands):
+        dtype = adapter.autocast_dtype(sized, dtypes, device, mode)
+        if dtype not in (None, promoted(adapter, operands)):
             casting: Casting = options.casting if options.casting in ("no", "equiv") else "same_kind"
             options = options._replace(dtype=dtype, casting=casting)
     return Contraction(adapter, written, operands, device, options)
@@ -350,9 +349,9 @@ def check_byte_order(dtypes: Iterable[Any]) -> None:
 
 @cached("options")
 def _by_signature(
-    adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options, _: str | None
+    adapter: Adapter, written: Written, signatures: tuple[Signature, ...], options: Options, _: Hashable
 ) -> Prepared:
-    """As :func:`from_signatures`; the last argument is the mode of the framework that is on."""
+    """As :func:`from_signatures`; the last argument is :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`."""
     return from_signatures(adapter, written, signatures, options)
 
 
@@ -488,7 +487,8 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     if options.algebra.is_boolean:  # nonzero is true, whatever casts are allowed
         return dtype
     for number, operand in enumerate(operands):
-        if operand.dtype != dtype and not can_cast(operand.dtype, dtype, options.casting):
+        yields: Casting = "same_kind" if operand.weak and options.casting == "safe" else options.casting
+        if operand.dtype != dtype and not can_cast(operand.dtype, dtype, yields):
             raise BackendError(
                 f"operand {number} has dtype {operand.dtype}, which casting={options.casting!r} does not allow to "
                 f"become {dtype}; pass a looser casting= or another dtype="

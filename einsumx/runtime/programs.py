@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,7 +82,7 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     if not all(is_known(operand.shape) for operand in program.operands):
         return by_layout(contraction_of(adapter, program.equation, actual, device, _options(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
-    run: Run = _verified_run(program, adapter, device, fits, adapter.autocast(device))
+    run: Run = _verified_run(program, adapter, device, fits, adapter.planning_mode(device))
     return run(*arrays)
 
 
@@ -102,8 +102,8 @@ def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
 
 
 @cached("stored")
-def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool, _: str | None) -> Run:
-    """The function that runs a program on a device, outside of the mode of the framework that is on."""
+def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool, _: Hashable) -> Run:
+    """The function that runs a program on a device in :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`."""
     verify(program)
     here, there = [program.algebra.traits(adapter, each) for each in (device, program.device)]
     if not fits or here != there:

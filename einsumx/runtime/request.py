@@ -70,8 +70,8 @@ class Options(NamedTuple):
         framework: the keywords that only some frameworks have; None if none of them is set.
         accumulate: the name of the dtype to compute products and sums in; None for the contract's.
         algebra: what sums and products mean.
-        autocast: the dtype in which a mode of the framework computes products, see
-            :meth:`~einsumx.adapters.arrays.Arrays.autocast`; empty for a call that it leaves as it is.
+        mode: the framework's settings, see :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`; before they are
+            known, empty for a call whose result they do not cast.
     """
 
     dtype: str | None = None
@@ -81,7 +81,7 @@ class Options(NamedTuple):
     framework: FrameworkOptions | None = None
     accumulate: str | None = None
     algebra: Algebra = PLUS_TIMES
-    autocast: str | None = None
+    mode: Hashable = None
 
 
 DEFAULT = Options()
@@ -275,7 +275,7 @@ class Request:
             (self.effort or get_effort()) if is_timed else "estimate",
             accumulate=dtype_name(adapter, self.accumulate, "accumulate"),
             algebra=self.algebra,
-            autocast=None if self.out is None and self.is_cast else "",
+            mode=None if self.out is None and self.is_cast else "",
         )
         if self.algebra.is_boolean and options.dtype is None:
             options = options._replace(dtype="bool")

@@ -6,6 +6,7 @@ import mmap
 import os
 import sys
 from array import array as python_array
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from einsumx.adapters.registry import get_backend
@@ -14,7 +15,7 @@ from einsumx.host.files import status_of
 
 __all__ = [
     "Region", "bytes_of_file", "give_back", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region",
-    "share_file",
+    "share_file", "share_file_at",
 ]  # fmt: skip
 
 
@@ -87,9 +88,17 @@ class Region(NamedTuple):
 
 def share_file(first: Any, second: Any) -> bool:
     """Whether two NumPy arrays may be mapped from overlapping bytes of a file, or of shared memory."""
-    first_region = region(first)
-    second_region = region(second) if first_region is not None else None
-    return first_region is not None and second_region is not None and first_region.may_overlap(second_region)
+    return _may_overlap(region(first), lambda: region(second))
+
+
+def share_file_at(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """The same for two ranges of addresses."""
+    return _may_overlap(region_at(*first), lambda: region_at(*second))
+
+
+def _may_overlap(first: Region | None, find_second: Callable[[], Region | None]) -> bool:
+    second = None if first is None else find_second()
+    return first is not None and second is not None and first.may_overlap(second)
 
 
 def owns_memory(array: Any) -> bool:
@@ -103,15 +112,22 @@ def region(array: Any) -> Region | None:
     """What a NumPy array is mapped from; None without a file."""
     if owns_memory(array) or not array.size:
         return None
-    start, stop = addresses(array)
-    place = mapped_at(start)
-    if place is not None:
-        device, inode, offset = place
-        return Region(device, inode, offset, offset + stop - start) if inode else None
+    found = region_at(*addresses(array))
+    if found != Region():
+        return found
     if _is_allocated(array):
         return None
     mapped = mapping(array)
-    return Region() if mapped is None else Region("", _inode_of_map(mapped), *bytes_of_file(mapped, array))
+    return found if mapped is None else Region("", _inode_of_map(mapped), *bytes_of_file(mapped, array))
+
+
+def region_at(start: int, stop: int) -> Region | None:
+    """What is mapped at addresses; None without a file, and all of any file if the system does not say."""
+    place = mapped_at(start)
+    if place is None:
+        return Region()
+    device, inode, offset = place
+    return Region(device, inode, offset, offset + stop - start) if inode else None
 
 
 def _is_allocated(array: Any) -> bool:

@@ -123,7 +123,7 @@ def _permuted(adapter: Adapter, array: Array, axes: list[int]) -> Array:
     """Transpose by a plan, as some frameworks limit the number of axes of their own transpose."""
     if axes == sorted(axes):
         return array
-    return prepare(adapter, ((tuple(range(len(axes))),), tuple(axes)), [array], Options(autocast="")).run(array)
+    return prepare(adapter, ((tuple(range(len(axes))),), tuple(axes)), [array], Options(mode="")).run(array)
 
 
 def _occurrence(labels: Sequence[int], axis: int) -> tuple[int, int]:
