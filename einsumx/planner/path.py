@@ -115,17 +115,17 @@ def find_path(
         classes = tuple(map(size_class, label_sizes))
         if operands and set(map(_stored_of, operands)) != {None}:
             return _sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
-        pace = pace or search.TYPICAL
-        path, found = searched(inputs, output, classes, pace)
-        if found.seconds > _LONG and len(inputs) > search.MOST_OF_ALL_ORDERS:
+        path, found = searched(inputs, output, classes, pace or search.TYPICAL)
+        if found.seconds > _LONG and count > search.MOST_OF_ALL_ORDERS:
+            needed = text.duration(found.seconds)
             log.log.info(
-                "%s: about %s to run; optimize='cotengra' may find a better path",
-                excerpt(equation.text),
-                text.duration(found.seconds),
+                "%s: about %s to run; optimize='cotengra' may find a better path", excerpt(equation.text), needed
             )
         if room is not None and found.elements > _LARGE and found.elements > (most := room()):
-            pace = pace._replace(room=float(1 << int(most).bit_length() - 1))  # rounded, so that calls share a path
-            path, found = searched(inputs, output, classes, pace)
+            within = (pace or search.TYPICAL)._replace(
+                room=float(1 << int(most).bit_length() - 1)
+            )  # calls share a path
+            path, found = searched(inputs, output, classes, within)
             if found.seconds == inf:
                 raise _no_room(equation, found, most)
         return path

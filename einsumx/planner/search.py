@@ -1,4 +1,4 @@
-"""The default search for a path: it lasts as long as it pays, in tries whose number follows from the contraction alone.
+"""The default search for a path, which lasts as long as it pays. The number of tries depends on the contraction alone.
 
 Paths are priced by estimated seconds. The first candidate is the one of opt_einsum's greedy search. As long as the
 search has cost less than a share of what the best path takes beyond the overhead of its calls, others are tried: the
@@ -39,13 +39,13 @@ _optimizers: Any = LazyModule("opt_einsum.paths")
 
 
 class Pace(NamedTuple):
-    """What a contraction of two terms takes.
+    """The cost of contracting two terms, in seconds.
 
     Attributes:
-        call: seconds of the calls alone.
-        multiply_add: seconds of each.
-        element: seconds of each element that is read or written.
-        room: the most elements of all terms of a step; a path that needs more is none.
+        call: the overhead of a step.
+        multiply_add: the time of a multiply-add.
+        element: the time to read or write an element.
+        room: the most elements that the two terms of a step and its result may have; paths that need more are rejected.
     """
 
     call: float
@@ -59,7 +59,7 @@ _CALLS, _PASSES = 5, 2
 
 
 def pace_of(traits: Traits, dtype: str) -> Pace:
-    """What steps in ``dtype`` take on a framework."""
+    """The cost of steps in ``dtype`` on a framework."""
     rates = traits.rates
     return Pace(
         _CALLS * rates.call,
@@ -102,7 +102,7 @@ class Network:
         inputs: the labels of each term.
         output: the labels of the result.
         sizes: of all labels.
-        pace: what a step takes.
+        pace: the cost of a step.
 
     Attributes:
         terms: the labels of each term, without those that nothing else has.
@@ -156,7 +156,7 @@ class Network:
         return span
 
     def seconds(self, lhs: int, rhs: int, result: int) -> float:
-        """What a step takes."""
+        """The time of a step."""
         call, multiply_add, element, room = self.pace
         elements = self.elements(lhs, rhs, result)
         return call + self.span(lhs | rhs) * multiply_add + elements * element if elements <= room else inf
@@ -218,7 +218,7 @@ def greedy(
     """Contract the two neighbours whose result adds the least to the elements in memory, again and again.
 
     Args:
-        network: what to contract.
+        network: the terms.
         weight: how much the elements of the two terms count beside those of their result.
         noise: how far chance changes the costs, which then count by their logarithms.
         random: returns the next number from 0 to 1, for the noise.
@@ -381,7 +381,7 @@ def exact(network: Network, terms: Sequence[int], result: int) -> tuple[float, l
     """The least seconds of all orders for a few terms, by dynamic programming over their subsets.
 
     Args:
-        network: has the sizes and what a step takes.
+        network: has the sizes and the cost of a step.
         terms: their labels.
         result: the labels that the result keeps.
 
@@ -490,11 +490,11 @@ def search(network: Network) -> Tree:
 
 
 Attempt: TypeAlias = "tuple[float, Callable[[Tree], Tree]]"
-"""The seconds that a try takes, and the try: a function of the best tree so far."""
+"""The estimated seconds of a try, and the try, a function of the best tree so far."""
 
 
 def _attempts(network: Network) -> Iterator[Attempt]:
-    """What to try, in order."""
+    """The tries, in order."""
     count = len(network.terms)
     once = count * _STEP
 
