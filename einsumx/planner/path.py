@@ -115,20 +115,7 @@ def find_path(
         classes = tuple(map(size_class, label_sizes))
         if operands and set(map(_stored_of, operands)) != {None}:
             return _sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
-        path, found = searched(inputs, output, classes, pace or search.TYPICAL)
-        if found.seconds > _LONG and count > search.MOST_OF_ALL_ORDERS:
-            needed = text.duration(found.seconds)
-            log.log.info(
-                "%s: about %s to run; optimize='cotengra' may find a better path", excerpt(equation.text), needed
-            )
-        if room is not None and found.elements > _LARGE and found.elements > (most := room()):
-            within = (pace or search.TYPICAL)._replace(
-                room=float(1 << int(most).bit_length() - 1)
-            )  # calls share a path
-            path, found = searched(inputs, output, classes, within)
-            if found.seconds == inf:
-                raise _no_room(equation, found, most)
-        return path
+        return _default_path(equation, (inputs, output, classes), pace or search.TYPICAL, room)
     match as_optimize(optimize):
         case (bool() | str()) as choice:
             steps = _optimized(inputs, output, label_sizes, choice)
@@ -149,6 +136,25 @@ def find_path(
 
 
 _stored_of = attrgetter("stored")
+
+
+def _default_path(
+    equation: SizedEquation,
+    network: tuple[tuple[frozenset[int], ...], frozenset[int], tuple[int, ...]],
+    pace: Pace,
+    room: Callable[[], float] | None,
+) -> Path:
+    """The path of ``"auto"`` whose steps fit into the room; ``network`` is for :func:`searched`."""
+    path, found = searched(*network, pace)
+    if found.seconds > _LONG and len(network[0]) > search.MOST_OF_ALL_ORDERS:
+        message = "%s: about %s to run; optimize='cotengra' may find a better path"
+        log.log.info(message, excerpt(equation.text), text.duration(found.seconds))
+    if room is not None and found.elements > _LARGE and found.elements > (most := room()):
+        rounded = float(1 << int(most).bit_length() - 1)  # so that repeated calls share a path
+        path, found = searched(*network, pace._replace(room=rounded))
+        if found.seconds == inf:
+            raise _no_room(equation, found, most)
+    return path
 
 
 _LONG = 10.0
