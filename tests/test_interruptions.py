@@ -301,7 +301,7 @@ class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == "slow":
             began.set()
-            ended.wait(20)
+            ended.wait(0.5)  # in Python's import lock, for which a fork waits
 
 sys.meta_path.insert(0, Finder())
 began, ended = threading.Event(), threading.Event()
