@@ -458,10 +458,10 @@ def least_path(
 
 # -- how long to search ---------------------------------------------------------------------------------------------
 
-_SHARE = 0.15
+_SHARE = 0.25
 """The share of a path's seconds that the search for a better one may take."""
 
-_STEP, _SPLIT = 10e-6, 0.7e-6
+_STEP, _SPLIT = 25e-6, 1.5e-6
 """Seconds of the search itself: of a greedy one for each term, and of an exact one for each split of a subset."""
 
 MOST_OF_ALL_ORDERS = 4
