@@ -121,7 +121,7 @@ def _ratio(row: dict[str, Any]) -> float:
     others = [seconds[0] for each, seconds in times.items() if each != "einsumx"]
     if "einsumx" not in times:
         return 0.001
-    return min(others, default=LIMIT) / times["einsumx"][0]
+    return float(min(others, default=LIMIT) / times["einsumx"][0])
 
 
 def _summary(rows: Sequence[dict[str, Any]], contenders: Sequence[str]) -> None:

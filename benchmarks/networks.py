@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import prod
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Network:
         rng = np.random.default_rng(0)
         return [rng.random(shape) / prod(shape) ** 0.5 for shape in self.shapes()]
 
-    def sublists(self) -> list[object]:
+    def sublists(self) -> list[Any]:
         """The arguments of an einsum function."""
         pairs = zip(self.arrays(), self.inputs)
         return [each for pair in pairs for each in pair] + [self.output]
@@ -93,15 +94,19 @@ def _regular_pairs(count: int, degree: int, rng: Random) -> list[tuple[int, int]
     while True:
         ends = [vertex for vertex in range(count) for _ in range(degree)]
         rng.shuffle(ends)
-        pairs = {tuple(sorted(pair)) for pair in zip(ends[::2], ends[1::2])}
+        pairs = {_sorted(*pair) for pair in zip(ends[::2], ends[1::2])}
         if len(pairs) == count * degree // 2 and all(first != second for first, second in pairs):
             return sorted(pairs)
+
+
+def _sorted(first: int, second: int) -> tuple[int, int]:
+    return (first, second) if first < second else (second, first)
 
 
 def _random(network: Network, scale: int, rng: Random) -> None:
     count = (12, 40, 70)[scale]
     chain = [(at, at + 1) for at in range(count - 1)]
-    pairs = set(chain) | {tuple(sorted(rng.sample(range(count), 2))) for _ in range(count // 2)}
+    pairs = set(chain) | {_sorted(*rng.sample(range(count), 2)) for _ in range(count // 2)}
     network.bonds(count, sorted(pairs), lambda: rng.randint(2, 4))
     _open(network, rng, 2)
 
