@@ -612,7 +612,10 @@ class Convertible:
 )
 def test_what_einsumx_cannot_honour_is_numpys_and_is_told(call, why, left):
     values = np.arange(4.0).reshape(2, 2)
-    expected = call(values)
+    try:
+        expected = call(values)
+    except TypeError:
+        pytest.skip("this NumPy refuses the call too")
     assert left() == []
     with patched("numpy"):
         found = call(values)
@@ -623,6 +626,7 @@ def test_what_einsumx_cannot_honour_is_numpys_and_is_told(call, why, left):
     assert why in told
 
 
+@pytest.mark.filterwarnings("ignore:elementwise comparison failed:FutureWarning")  # of NumPy's own code before 1.25
 @pytest.mark.parametrize("order", [[0], 1])
 def test_what_numpy_refuses_too_is_an_error_of_numpys_class(order, left):
     a = np.ones((2, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
@@ -263,6 +264,13 @@ class NumpyAdapter(Adapter):
             raise BackendError(f"{self.name} promotes {names} to no common dtype; cast an operand first") from None
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
+        if isinstance(value, list | tuple) and hasattr(self.xp, "VisibleDeprecationWarning"):
+            with warnings.catch_warnings():  # NumPy before 1.24 makes an array of objects of a ragged list, and warns
+                warnings.simplefilter("error", self.xp.VisibleDeprecationWarning)
+                try:
+                    return self.xp.asarray(value)
+                except self.xp.VisibleDeprecationWarning as error:
+                    raise ValueError(str(error)) from None
         return self.xp.asarray(value)  # a number is no weaker than an array
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:

@@ -21,7 +21,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import own
 from einsumx.api import einsum, plan
-from einsumx.errors import EinsumxError, EquationError, excerpt
+from einsumx.errors import BackendError, EinsumxError, EquationError, excerpt, shown
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
@@ -229,6 +229,8 @@ def make_trial(problem: Problem) -> Trial:
         )
     except ValueError as error:
         raise EquationError(f"NumPy cannot compute the expected result: {error}\n  {excerpt(equation)}") from error
+    except TypeError as error:
+        raise BackendError(f"numpy has no dtype {shown(dtype)}") from error
     if dtypes.kind(dtype) in "biu":
         values = values.astype(dtype)
     terms = prod(size for label, size in enumerate(sized.sizes) if label not in sized.output)
