@@ -38,8 +38,14 @@ VALUES = {"exponents"}
 ONE_THREAD = {"threads"}
 """Features that compute in further threads, in which tensors are no fakes."""
 
+OFF = {"autocast"}
+"""Features of modes that PyTorch turns off where it finds no GPU."""
+
 HOST = {"lists and scalars"}
 """Features whose operands come from the host."""
+
+TRACED = ("compile/* numbers", "compile/* plans")
+"""Cases whose graphs make tensors that are no fakes."""
 
 LONG = "memory limit/i,i-> (3000)*"
 """Cases of thousands of blocks, which take half a minute each."""
@@ -147,7 +153,7 @@ def long_steps(shape, steps):
     [
         pytest.param(case, id=case.id)
         for case in cases("quick")
-        if case.feature not in VALUES | ONE_THREAD and not matches(case.id, LONG)
+        if case.feature not in VALUES | ONE_THREAD | OFF and not any(matches(case.id, each) for each in (LONG, *TRACED))
     ],
 )
 def test_on_cuda_each_op_is_what_the_plan_says(mode, case):
