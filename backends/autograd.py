@@ -21,8 +21,6 @@ from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import BLAS
 
-__all__ = ["ADAPTER", "AutogradAdapter"]
-
 
 class AutogradSemirings(NumpyNames):
     """NumPy's functions, of which autograd differentiates all but ``take``."""

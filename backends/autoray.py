@@ -11,8 +11,6 @@ from einsumx.ir.parse import symbol
 from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.request import Request
 
-__all__ = ["einsum"]
-
 autoray: Any = import_module("autoray")
 
 

@@ -12,8 +12,6 @@ from einsumx.adapters.base import Array
 from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import ArrayApiSemirings
 
-__all__ = ["ADAPTER", "CubedAdapter"]
-
 
 class CubedSemirings(ArrayApiSemirings):
     """The standard's functions; nothing is known of values."""

@@ -31,8 +31,6 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import INTEGERS, Traits
 
-__all__ = ["ADAPTER", "CupyAdapter"]
-
 _DTYPES = INTEGERS | {"bool", "float16", "float32", "float64", "complex64", "complex128"}
 
 TRAITS = Traits(

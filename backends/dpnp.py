@@ -12,8 +12,6 @@ from einsumx.backends.array_api import NamedLibrary
 from einsumx.backends.array_api.adapter import ArrayApiOut
 from einsumx.errors import BackendError
 
-__all__ = ["ADAPTER", "DpnpAdapter"]
-
 
 class DpnpOut(ArrayApiOut):
     """Arrays that are written to."""

@@ -16,8 +16,6 @@ from einsumx.errors import BackendError
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.traits import INTEGERS
 
-__all__ = ["ADAPTER", "NdonnxAdapter"]
-
 
 class NdonnxSemirings(ArrayApiSemirings):
     """The standard's functions; nothing is known of values."""

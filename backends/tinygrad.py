@@ -21,8 +21,6 @@ from einsumx.ir.program import Operand, Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import HALVES, INTEGERS, Traits
 
-__all__ = ["ADAPTER", "TinygradAdapter"]
-
 _FLOATS = frozenset({"float32", "float64"}) | HALVES
 _DTYPES = _FLOATS | INTEGERS | {"bool"}
 

@@ -14,8 +14,6 @@ import opt_einsum
 from measure import PreparedProblem, prepare
 from problems import Problem, operands, random_pair, sized
 
-__all__ = ["FORMS", "GROWING", "NETWORKS", "PAIRS", "Case", "Path", "drawn", "growing"]
-
 Path: TypeAlias = tuple[tuple[int, ...], ...]
 Bonds: TypeAlias = dict[tuple[int, int], int]
 """The sizes of the bonds between two tensors each."""

@@ -11,8 +11,6 @@ from summary import Row, Table
 
 from einsumx.ir.text import duration
 
-__all__ = ["call_tables"]
-
 TITLES = {
     "first": "{}: first calls, and repeated ones in brackets; medians",
     "growing": "{}: extra time of a call with a new size, and a repeated call in brackets; medians",

@@ -36,8 +36,6 @@ import einsumx
 from einsumx.measuring.machine import watched
 from einsumx.measuring.steady import rest
 
-__all__ = ["FULL", "GROUPS", "QUICK", "Scale", "measured"]
-
 TURN, WARM_UP, WARM_CALLS = 10, 3, 3
 """New contractions in a turn; others that run before all turns; repeated calls of each."""
 

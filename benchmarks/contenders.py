@@ -20,8 +20,6 @@ import einsumx
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 
-__all__ = ["EINSUMX", "FRAMEWORKS", "HAND_WRITTEN", "Framework", "Function"]
-
 Function: TypeAlias = Callable[..., Any]
 """Takes an equation and operands."""
 

@@ -7,8 +7,6 @@ from typing import Any
 import cupy
 from cupyx import cutensor
 
-__all__ = ["einsum"]
-
 
 def einsum(equation: str, lhs: Any, rhs: Any) -> Any:
     """The contraction of two arrays of one dtype."""

@@ -29,8 +29,6 @@ from einsumx.planner.lower import Setting
 from einsumx.planner.selection import Selection
 from einsumx.runtime.prepare import sized_equation
 
-__all__ = ["Fit", "fitted"]
-
 RATES = ("call", "view", "matrix", "gemm", "stream", "copy", "permute", "run", "native", "sweep")
 CONSTANTS = ("_LEAST_SIDE", "_INNER_BATCH", "_START", "_FILL")
 """Numbers in ``einsumx.ir.cost`` that are fitted with the rates."""

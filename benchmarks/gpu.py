@@ -32,8 +32,6 @@ from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.report.results import count_statuses, read_runs
 from einsumx.ir.text import duration, quantity
 
-__all__ = ["Report", "main", "with_section"]
-
 ROOT = Path(__file__).parent.parent
 STANDIN = ROOT / "tests" / "standin"
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from einsumx.host.threads import core_count
 
-__all__ = ["einsum"]
-
 etops = import_module("etops")  # has no types
 
 KINDS = {"110": etops.dim.k, "101": etops.dim.m, "011": etops.dim.n, "111": etops.dim.c}

@@ -25,8 +25,6 @@ from einsumx.ir.text import quantity
 from einsumx.measuring.steady import rest
 from einsumx.plans import plan_cost
 
-__all__ = ["PreparedProblem", "Row", "copy_rate", "gemm_rate", "measure", "prepare", "timed", "why_skipped", "wrong"]
-
 Call: TypeAlias = Callable[[], Any]
 Samples: TypeAlias = dict[str, list[float]]
 """Seconds of a call by contender."""

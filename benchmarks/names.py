@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["EINSUMX", "HAND_WRITTEN", "MEASURED", "OURS", "best_peer", "peers"]
-
 EINSUMX = "einsumx"
 MEASURED = "einsumx (measure)"
 HAND_WRITTEN = "hand-written"

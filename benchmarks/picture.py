@@ -16,8 +16,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from einsumx.ir.text import duration
 
-__all__ = ["add", "picture", "svg_root", "svg_text"]
-
 LOW, HIGH = -3, 7  # powers of two at the ends of the axis; ratios beyond are drawn at the end
 LABEL, AXIS, TIMES, LINE, TOP = 270, 300, 240, 13, 64
 FASTER, SLOWER, EQUAL = "#1a7f5a", "#c0392b", "#8a8f98"

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CLASSES", "Problem", "all_problems", "class_problems", "multiply_adds", "operands"]
-
 SPELLINGS = 12
 """The most spellings of a contraction in the group ``order``, evenly spaced among all of them."""
 

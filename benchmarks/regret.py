@@ -33,8 +33,6 @@ from einsumx.runtime.measured import candidates_of
 from einsumx.runtime.prepare import described, one_device, setting_of
 from einsumx.runtime.request import Contraction, Options
 
-__all__ = ["measured", "regrets", "table"]
-
 WORST = 12
 """Problems with the highest regret that are listed."""
 

@@ -24,8 +24,6 @@ from einsumx.host.threads import core_count
 from einsumx.ir.text import duration, quantity
 from einsumx.terminal import terminal_width
 
-__all__ = ["about", "console", "data", "print_reading", "print_rows", "print_tables"]
-
 PACKAGES = (
     "einsumx numpy torch cupy cupy-cuda12x cupy-cuda13x cutensor-cu12 cutensor-cu13 jax jaxlib mxnet opt_einsum "
     "cotengra einsumt pytblis etops sesum"

@@ -23,8 +23,6 @@ from summary import geometric_mean
 
 from einsumx.ir.text import three_digits
 
-__all__ = ["Bar", "bars", "speed_picture"]
-
 GROUPS, PER_GROUP = ("attention", "mlp", "pairs", "networks"), 6
 
 PEERS = {

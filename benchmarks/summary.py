@@ -13,18 +13,6 @@ from names import EINSUMX, HAND_WRITTEN, OURS, best_peer, peers
 
 from einsumx.ir.text import duration
 
-__all__ = [
-    "EVEN",
-    "Figures",
-    "Table",
-    "comparison",
-    "described",
-    "geometric_mean",
-    "page_tables",
-    "ratios",
-    "summaries",
-]
-
 Row: TypeAlias = dict[str, Any]
 """A problem on a framework, in the format of ``show.data``."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from call_tables import call_tables
 from summary import page_tables
 
-__all__ = ["with_tables"]
-
 MARKS = {
     "rows": ("<!-- tables: written by benchmarks/tables.py -->", "<!-- end of tables -->"),
     "calls": ("<!-- calls: written by benchmarks/tables.py -->", "<!-- end of calls -->"),

@@ -14,24 +14,6 @@ import numpy as np
 from einsumx import Semiring
 from einsumx.dtypes import kind
 
-__all__ = [
-    "ArraySpec",
-    "Case",
-    "Check",
-    "Failure",
-    "NotApplicable",
-    "Options",
-    "Outcome",
-    "Status",
-    "cases_of",
-    "error_line",
-    "examples",
-    "keywords",
-    "matches",
-    "operands",
-    "values",
-]
-
 Check: TypeAlias = "Callable[[Case, Any], None]"
 """Judges a :class:`~einsumx.conformance.subject.Subject` with a case; raises :class:`Failure` if it is wrong."""
 

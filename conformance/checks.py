@@ -17,17 +17,6 @@ from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject
 from einsumx.errors import EinsumxError
 
-__all__ = [
-    "cotangent",
-    "counted",
-    "expected_gradient",
-    "failure_of",
-    "gives_the_plain_sum",
-    "judge_gradients",
-    "judge_gradients_of",
-    "needs_gradients",
-]
-
 
 def gives_the_plain_sum(case: Case, subject: Subject) -> None:
     """The result is what the case expects, by default the plain sum, and the operands are unchanged."""

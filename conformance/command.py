@@ -22,8 +22,6 @@ from einsumx.errors import BackendError, EinsumxError, visible
 from einsumx.host.files import write_text
 from einsumx.terminal import require_rich
 
-__all__ = ["judge_all"]
-
 
 def judge_all(options: argparse.Namespace) -> bool:
     """Carry out the command line, and return whether all cases passed.

@@ -23,19 +23,6 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.conformance.case import ArraySpec, NotApplicable, broadcast_axes
 from einsumx.conformance.deviations import Deviation
 
-__all__ = [
-    "DTYPES",
-    "FILLER",
-    "VIEWS",
-    "AdapterFramework",
-    "Array",
-    "Framework",
-    "Function",
-    "literal",
-    "memory_axes",
-    "version_of",
-]
-
 Array = Any
 Function = Callable[..., Array]
 """A function of arrays, with equation and keywords bound, that returns an array."""

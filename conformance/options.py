@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["ABOUT", "IMPORT", "LEVELS", "MORE", "Level", "add_arguments"]
-
 Level: TypeAlias = Literal["quick", "full"]
 LEVELS: tuple[Level, ...] = ("quick", "full")
 

@@ -16,19 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "FLOATS",
-    "Expected",
-    "Verdict",
-    "expect",
-    "expect_gradient",
-    "expect_update",
-    "indices_in",
-    "inner_dtype",
-    "judge",
-    "resolved",
-]
-
 LIMIT = 1 << 20
 """Elements of the index space that are computed at once; larger spaces are halved."""
 

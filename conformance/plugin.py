@@ -23,8 +23,6 @@ from einsumx.conformance.options import Level
 from einsumx.conformance.subject import Subject, subjects
 from einsumx.conformance.suite import LISTED, cases, run, stale_entries
 
-__all__ = ["RunCase", "parameters", "report", "suite_test"]
-
 RunCase: TypeAlias = "Callable[[], Iterable[Outcome]]"
 """Runs a case and yields its outcome."""
 

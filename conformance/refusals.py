@@ -19,16 +19,6 @@ from einsumx.conformance.framework import DTYPES, Array
 from einsumx.conformance.subject import Subject
 from einsumx.ir.ops import Op
 
-__all__ = [
-    "SENTINEL",
-    "is_refused",
-    "judge_names",
-    "make_out",
-    "needs_keyword",
-    "needs_writeable_arrays",
-    "refusal_message",
-]
-
 SENTINEL = 99
 """Every element of ``out`` before a call."""
 

@@ -15,8 +15,6 @@ from einsumx.conformance.framework import literal, memory_axes
 from einsumx.conformance.refusals import SENTINEL
 from einsumx.conformance.subject import Subject
 
-__all__ = ["reproducer"]
-
 _MOST_ELEMENTS = 200
 """The most elements that are written out; for more, the reproducer is a command that runs the case."""
 

@@ -22,8 +22,6 @@ import numpy as np
 from einsumx.conformance.oracle import FLOATS, Expected, indices_in, inner_dtype, resolved
 from einsumx.semirings import Semiring
 
-__all__ = ["Terms", "expect_in", "terms_in"]
-
 
 @dataclass(frozen=True)
 class Terms:

@@ -24,8 +24,6 @@ from einsumx.conformance.oracle import Expected, expect, expect_update, judge
 from einsumx.conformance.semiring_oracle import expect_in
 from einsumx.errors import BackendError
 
-__all__ = ["Subject", "backend_subject", "callable_subject", "installed_backends", "subjects"]
-
 
 @dataclass(frozen=True)
 class Subject:

@@ -37,8 +37,6 @@ from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject
 from einsumx.errors import EinsumxError
 
-__all__ = ["FEATURES", "LISTED", "cases", "run", "stale_entries", "unshown_entries"]
-
 _MODULES = (
     forms,
     sizes,

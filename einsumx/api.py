@@ -60,8 +60,6 @@ else:
     streaming_run = LazyModule("einsumx.streaming.run")
     scaled = LazyModule("einsumx.algebra.scaled")
 
-__all__ = ["Order", "addeinsum", "computed", "einsum", "einsum_frexp", "einsum_path", "in_semiring", "plan", "planned"]
-
 
 @overload
 def einsum(*operands: NDArray[Any] | Value, **keywords: Unpack[Keywords]) -> NumpyResult: ...

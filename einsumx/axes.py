@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Array
     from einsumx.runtime.signatures import A, NumpyResult, Value
 
-__all__ = ["tensordot", "transpose"]
-
 Axes: TypeAlias = "int | tuple[int | Sequence[int], int | Sequence[int]]"
 
 

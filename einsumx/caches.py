@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
-__all__ = ["CacheInfo", "Uncacheable", "cache_clear", "cache_info", "cached", "when_cleared"]
-
 Value = TypeVar("Value")
 
 _BOUNDS = {

@@ -7,20 +7,6 @@ from typing import Any, Literal, get_args
 
 from einsumx.errors import shown
 
-__all__ = [
-    "FLOATS",
-    "NAMED",
-    "Casting",
-    "adopts",
-    "arithmetic",
-    "can_cast",
-    "check_casting",
-    "itemsize",
-    "kind",
-    "name_of",
-    "wrapped",
-]
-
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 _RULES: tuple[Casting, ...] = get_args(Casting)
 

@@ -11,25 +11,6 @@ from unicodedata import category
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "REFUSALS",
-    "AxisError",
-    "BackendError",
-    "BlockError",
-    "EinsumxError",
-    "EquationError",
-    "JournalError",
-    "MalformedError",
-    "MemoryLimitError",
-    "PathError",
-    "SizeError",
-    "SublistError",
-    "caret",
-    "excerpt",
-    "shown",
-    "visible",
-]
-
 
 class MalformedError(ValueError):
     """Data from outside, such as a stored plan or what was measured, are not in their format."""

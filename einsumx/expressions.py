@@ -56,8 +56,6 @@ else:
     fingerprints = LazyModule("einsumx.streaming.fingerprints")
     readers = LazyModule("einsumx.streaming.readers")
 
-__all__ = ["Expression", "expression"]
-
 
 class Expression:
     """A compiled contraction, which :func:`expression` returns. Call it with the operands that are not constant.

@@ -18,8 +18,6 @@ from threading import main_thread
 from types import ModuleType
 from typing import Any
 
-__all__ = ["LazyModule", "imported", "loaded"]
-
 _LONGEST = 2.0
 """How many seconds the main thread waits. It waits in vain if a handler came while it was importing a module itself,
 which the other thread needs too."""

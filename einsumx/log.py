@@ -23,8 +23,6 @@ import warnings
 from inspect import currentframe
 from logging import DEBUG, INFO, NullHandler, getLogger
 
-__all__ = ["log", "tells_fallbacks", "tells_plans", "warn"]
-
 log = getLogger("einsumx")
 log.addHandler(NullHandler())
 

@@ -34,8 +34,6 @@ from einsumx.runtime.request import array_places, as_fields
 from einsumx.runtime.served import is_served, unserved_out
 from einsumx.scalars import as_python
 
-__all__ = ["Name", "Names", "behind", "patch", "patched", "unpatch"]
-
 _KEYWORDS = frozenset(
     name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
 ).union(FrameworkOptions._fields)

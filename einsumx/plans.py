@@ -48,8 +48,6 @@ else:
     timeline = LazyModule("einsumx.render.timeline")
     streaming_run = LazyModule("einsumx.streaming.run")
 
-__all__ = ["BlockedPlan", "ChunkedPlan", "Plan", "as_blocked_plan", "as_chunked_plan", "as_plan", "plan_cost"]
-
 
 @record
 class Plan(Program):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["as_python"]
-
 
 def as_python(value: Any) -> Any:
     """A NumPy number or bool, or a text of a class of its own, as the equal Python value; anything else unchanged.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
     from einsumx.runtime.signatures import A, NumpyResult, SemiringKeywords, Value
 
-__all__ = ["BUILTIN", "Semiring", "boolean", "log", "max_plus", "max_times", "min_plus"]
-
 
 @dataclass(frozen=True)
 class Semiring:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "plain_table", "progress", "require_rich", "terminal_width"]
-
 
 def terminal_width() -> int:
     """The terminal's columns, or 120 if the output is not a terminal."""

@@ -12,8 +12,6 @@ from typing import Any, TypeVar, cast
 
 from einsumx.adapters import hooks
 
-__all__ = ["as_node", "between_graphs", "inlined", "method_between_graphs"]
-
 Method = TypeVar("Method", bound="Callable[..., Any]")
 
 

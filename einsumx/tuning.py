@@ -37,9 +37,6 @@ from einsumx.runtime.prepare import (
 from einsumx.runtime.request import Contraction, Options, Request, Written, refuse, split
 from einsumx.tracing import between_graphs
 
-__all__ = ["ESTIMATED", "Tried", "Tuning", "choice_text", "tune", "tuned_plan"]
-
-
 ESTIMATED = "estimated"
 """What :func:`choice_text` says of a choice that was not measured."""
 

@@ -16,8 +16,6 @@ from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, is_contiguous, merged_stride
 from einsumx.ir.ops import Matmul
 
-__all__ = ["Moved", "moved_by_cupy", "moved_by_plan"]
-
 
 @dataclass
 class Moved:

@@ -22,8 +22,6 @@ from einsumx.ir.rates import Rates
 from einsumx.ir.sizes import is_known
 from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
 
-__all__ = ["ADAPTER", "ArrayApiAdapter", "ArrayApiSemirings"]
-
 _INEXACT = BLAS | HALVES
 _DTYPES = INTEGERS | _INEXACT | {"bool"}
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from einsumx.ir.algebra import Algebra
     from einsumx.ir.program import Operand
 
-__all__ = ["KEYWORDS", "Call", "Operands", "read", "read_operands"]
-
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")
 

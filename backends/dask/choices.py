@@ -33,8 +33,6 @@ from einsumx.errors import SizeError
 from einsumx.ir.bind import SizedEquation
 from einsumx.planner.path import Optimize, find_path, step_outputs
 
-__all__ = ["CHUNK_BYTES", "chunked_program", "program_of_sizes"]
-
 CHUNK_BYTES = 1 << 27
 """The bytes of a chunk for which Dask is configured by default."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from einsumx.ir.algebra import Algebra
     from einsumx.runtime.request import Request
 
-__all__ = ["added", "build"]
-
 da: Any = import_module("dask.array")
 tokenize: Any = import_module("dask.base").tokenize
 HighLevelGraph: Any = import_module("dask.highlevelgraph").HighLevelGraph

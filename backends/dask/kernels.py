@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.ir.algebra import Algebra
 
-__all__ = ["add", "contract", "contract_one"]
-
 
 def contract(groups: Sequence[Sequence[Any]], equation: str, dtype: str, algebra: Algebra) -> Any:
     """The sum of the contractions of several groups of chunks.

@@ -13,8 +13,6 @@ from einsumx.adapters.replacement import Function, Name, own_result, say_native
 from einsumx.backends.dask.arrays import KEYWORDS
 from einsumx.errors import EinsumxError
 
-__all__ = ["names"]
-
 
 def names() -> Iterator[Name]:
     """The names of Dask's einsum."""

@@ -16,26 +16,6 @@ from einsumx.ir.program import Path
 from einsumx.ir.records import record
 from einsumx.ir.text import in_columns, quantity, shape_text, types_text
 
-__all__ = [
-    "ChunkedOperand",
-    "ChunkedProgram",
-    "ChunkedStep",
-    "Chunks",
-    "Labels",
-    "Rechunk",
-    "check_operands",
-    "chunked_line",
-    "chunked_text",
-    "is_split_of",
-    "largest",
-    "merged",
-    "of_size",
-    "pieces",
-    "refined",
-    "split",
-    "totals",
-]
-
 Chunks: TypeAlias = tuple[int, ...]
 """The sizes of the chunks along one axis."""
 

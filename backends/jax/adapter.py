@@ -30,8 +30,6 @@ from einsumx.ir.rates import Rates
 from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.runtime.request import array_places
 
-__all__ = ["ADAPTER", "JaxAdapter"]
-
 _NUMBERS = BLAS | HALVES | INTEGERS
 
 _WIDE = frozenset({"int32", "int64", "uint32", "uint64"})

@@ -25,8 +25,6 @@ from einsumx.ir.program import Operand
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import HALVES, INTEGERS, Traits
 
-__all__ = ["ADAPTER", "TRAITS", "MlxAdapter"]
-
 _FLOATS = frozenset({"float32", "float64", "complex64"}) | HALVES
 
 _DEFAULTS = {int: "int32", float: "float32", complex: "complex64"}

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 from einsumx.dtypes import itemsize
 from einsumx.ir.layout import broadcast
 
-__all__ = ["LIMB", "Form", "Shape", "inner_block", "integer_workspace", "limbs", "merged", "product_form", "workspace"]
-
 Shape: TypeAlias = tuple[int, ...]
 
 Form: TypeAlias = Literal["plain", "sum", "turned", "packed"]

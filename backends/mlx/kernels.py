@@ -10,8 +10,6 @@ import mlx.core as mx
 
 from einsumx.backends.mlx.choices import LIMB, Shape, inner_block, limbs, merged, product_form
 
-__all__ = ["integer_product", "product", "reshape"]
-
 Array: TypeAlias = Any
 Kernel: TypeAlias = Callable[..., Array]
 

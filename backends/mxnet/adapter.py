@@ -24,8 +24,6 @@ from einsumx.ir.program import Program
 from einsumx.ir.verify import replay
 from einsumx.runtime.request import Written
 
-__all__ = ["ADAPTER", "MxnetAdapter"]
-
 
 class MxnetOut(OutAccess):
     """Arrays that are written to."""

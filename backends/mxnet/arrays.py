@@ -19,8 +19,6 @@ from einsumx.errors import BackendError, shown
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import Traits
 
-__all__ = ["MxnetArrays"]
-
 _DTYPES = frozenset({"bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"})
 
 TRAITS = Traits(

@@ -14,8 +14,6 @@ from einsumx.errors import BackendError
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.layout import contiguous
 
-__all__ = ["TRACED", "MxnetBlocks"]
-
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
 _MAX_SLICED = 5

@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from einsumx.ir.ops import Matmul
 
-__all__ = ["pays_as_layer", "pays_by_matmul", "swaps"]
-
 Shape: TypeAlias = tuple[int, ...]
 
 _LARGE_SUM = 1 << 16

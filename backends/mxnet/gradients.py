@@ -19,8 +19,6 @@ from einsumx.adapters.facets import Gradients, blocks_of, out_of
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import itemsize
 
-__all__ = ["ArrayGradients", "record"]
-
 Gradient: TypeAlias = Callable[[int, Sequence[Any], int], Array]
 """The gradient by an operand, as :meth:`einsumx.adapters.typing.Recorded.value` computes it."""
 

@@ -29,8 +29,6 @@ from einsumx.planner.lower import Setting, lower
 from einsumx.runtime.prepare import parsed, sized_equation
 from einsumx.runtime.request import Written
 
-__all__ = ["Known", "UnknownRankError", "known", "recorded", "signatures", "with_known_inputs"]
-
 Axis: TypeAlias = tuple[int, ...]
 """The labels that are merged in one axis; none in an axis of size 1."""
 

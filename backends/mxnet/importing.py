@@ -17,8 +17,6 @@ from typing import Any
 
 from einsumx.errors import BackendError
 
-__all__ = ["installed_version", "load"]
-
 _importing = RLock()
 
 _INSTALL = (

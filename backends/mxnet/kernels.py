@@ -18,8 +18,6 @@ from einsumx.adapters.typing import Array, Run
 from einsumx.backends.mxnet.choices import Shape, pays_as_layer, pays_by_matmul
 from einsumx.ir.ops import Matmul
 
-__all__ = ["Calls", "MxnetKernels", "through_int8"]
-
 
 def through_int8(rearrange: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """``rearrange`` for bools, which MXNet's transposes and diagonals do not accept."""

@@ -13,8 +13,6 @@ from einsumx.backends.mxnet.graphs import UnknownRankError, with_known_inputs
 from einsumx.backends.mxnet.importing import load
 from einsumx.errors import EinsumxError, shown
 
-__all__ = ["as_mxnet_error", "names"]
-
 
 def names() -> Iterator[Name]:
     """The names of MXNet's einsum functions, and of the function that traces blocks in MXNet 1."""

@@ -16,8 +16,6 @@ from einsumx.adapters.typing import Array
 from einsumx.algebra.products import blocks, composed, log_of_sum, log_sum_exp
 from einsumx.backends.mxnet.gradients import record
 
-__all__ = ["MxnetSemirings"]
-
 Gradient = Callable[[int, Sequence[Any], int], Array]
 
 

@@ -12,8 +12,6 @@ from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.backends.mxnet.semirings import MxnetSemirings
 from einsumx.errors import BackendError
 
-__all__ = ["PublicMxnet"]
-
 
 class NoSemirings(MxnetSemirings):
     """What says that there is no code."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 else:
     free_memory, maps = LazyModule("einsumx.host.free_memory"), LazyModule("einsumx.storage.maps")
 
-__all__ = ["ADAPTER", "NumpyAdapter", "NumpyNames"]
-
 _OVERLAP_WORK = 10_000
 """The most candidates that NumPy tries to prove that two arrays do not overlap."""
 

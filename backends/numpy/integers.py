@@ -21,8 +21,6 @@ from einsumx.backends.numpy import kernels
 from einsumx.host.threads import get_num_threads, run
 from einsumx.ir.layout import broadcast
 
-__all__ = ["matmul", "wide_matmul", "wide_workspace", "workspace"]
-
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
 

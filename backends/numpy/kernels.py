@@ -25,22 +25,6 @@ from einsumx.ir.layout import broadcast, inverse, memory_order, ranges
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
 
-__all__ = [
-    "cast",
-    "copy",
-    "copy_into",
-    "diagonal",
-    "einsum_into",
-    "matmul",
-    "matmul_workspace",
-    "multiply",
-    "native",
-    "sums_inside",
-    "total",
-    "total_workspace",
-    "update",
-]
-
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
 Range: TypeAlias = tuple[slice, ...]

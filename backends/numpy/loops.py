@@ -11,8 +11,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["product_loops"]
-
 _PAYS = 4e9
 """The terms that functions of arrays compute in about the time that numba takes to be imported and to compile."""
 

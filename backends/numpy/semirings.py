@@ -20,8 +20,6 @@ from einsumx.host.threads import get_num_threads, run
 from einsumx.imports import LazyModule
 from einsumx.ir.layout import ranges
 
-__all__ = ["NumpySemirings", "has_small_matrices", "product", "workspace"]
-
 np: Any = LazyModule("numpy")
 
 Shape: TypeAlias = tuple[int, ...]

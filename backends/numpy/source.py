@@ -11,8 +11,6 @@ from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyNames
 from einsumx.dtypes import itemsize, wrapped
 from einsumx.ir.parse import diagonal_equation
 
-__all__ = ["PublicNumpy", "ScaledArrays"]
-
 
 class ScaledArrays(NumpyAdapter):
     """What NumPy and CuPy do by writing into new arrays."""

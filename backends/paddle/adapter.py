@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 else:
     gradients = LazyModule("einsumx.backends.paddle.gradients")
 
-__all__ = ["ADAPTER", "TRAITS", "PaddleAdapter"]
-
 TRAITS = Traits(
     strided=False,
     views=False,

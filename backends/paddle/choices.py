@@ -14,8 +14,6 @@ from einsumx.ir.ops import Matmul, Multiply, Op
 from einsumx.ir.program import Operand
 from einsumx.ir.traits import HALVES
 
-__all__ = ["DTYPES", "INTEGERS", "MAX_AXES", "WIDER", "adopted", "is_number", "promoted", "turned_shape", "workspace"]
-
 MAX_AXES = 9
 """The most axes of a tensor."""
 

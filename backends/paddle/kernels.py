@@ -23,8 +23,6 @@ from einsumx.dtypes import kind
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul
 
-__all__ = ["EagerKernels", "GraphKernels", "not_dense_error"]
-
 Kernel: TypeAlias = Callable[..., Array]
 Shape: TypeAlias = tuple[int, ...]
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 else:
     kernels = LazyModule("einsumx.backends.sparse.kernels")
 
-__all__ = ["ADAPTER", "SparseAdapter"]
-
 _COMPUTED = INTEGERS | {"bool", "float32", "float64", "complex64", "complex128"}
 
 TRAITS = Traits(

@@ -19,8 +19,6 @@ from einsumx.adapters.replacement import own
 from einsumx.adapters.typing import Array
 from einsumx.backends.sparse.loops import grouped, matched, product, product_with_dense, scattered, summed
 
-__all__ = ["as_elements", "as_gcxs", "contraction", "contraction_of_pair"]
-
 _TABLE = 8
 """Keys index a table directly if it has at most so many places for each stored element; otherwise only those that occur
 are numbered."""

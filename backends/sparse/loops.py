@@ -11,8 +11,6 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["grouped", "matched", "product", "product_with_dense", "scattered", "summed"]
-
 
 def _compiled(function: Any) -> Any:
     """The function, compiled at the first call with each dtype, which takes seconds; kept on disk where possible."""

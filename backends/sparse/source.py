@@ -8,8 +8,6 @@ from einsumx.adapters.base import Array
 from einsumx.backends.sparse.adapter import SparseAdapter
 from einsumx.ir.parse import diagonal_equation
 
-__all__ = ["PublicSparse"]
-
 
 class PublicSparse(SparseAdapter):
     """Methods of arrays, ``sparse.tensordot`` for products without batch axes, and ``sparse.einsum`` for others."""

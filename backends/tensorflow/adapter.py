@@ -32,8 +32,6 @@ else:
     gradients = LazyModule("einsumx.backends.tensorflow.gradients")
     patch = LazyModule("einsumx.backends.tensorflow.patch")
 
-__all__ = ["ADAPTER", "TRAITS", "TensorflowAdapter"]
-
 _DTYPES = BLAS | HALVES | INTEGERS | {"bool"}
 
 _THROUGH = {

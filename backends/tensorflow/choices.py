@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
-__all__ = ["Groups", "grouped", "is_wide_broadcast", "sum_passes"]
-
 Axes = tuple[int, ...]
 
 _MOST_BROADCAST = 5

@@ -13,8 +13,6 @@ from einsumx.adapters.recorded import RecordedArray, RecordedGradients
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import kind
 
-__all__ = ["TensorflowGradients"]
-
 tf: Any = import_module("tensorflow")
 record: Any = import_module("tensorflow.python.eager.record")
 """No public name tells whether a tape watches a tensor."""

@@ -14,8 +14,6 @@ from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import is_builtin
 from einsumx.adapters.replacement import Function, Name, say_native
 
-__all__ = ["names"]
-
 tf: Any = import_module("tensorflow")
 
 

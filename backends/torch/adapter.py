@@ -56,8 +56,6 @@ else:
     patch = LazyModule("einsumx.backends.torch.patch")
     staging = LazyModule("einsumx.backends.torch.staging")
 
-__all__ = ["ADAPTER", "TorchAdapter", "einsum"]
-
 _DTYPES = frozenset({"bool", "complex32", *BLAS, *HALVES, *INTEGERS, *SIGNED})
 
 _LARGE = 3e38

@@ -16,8 +16,6 @@ from einsumx.adapters.base import Run
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.parse import symbol
 
-__all__ = ["outside", "result_dtype"]
-
 torch: Any = import_module("torch")
 
 _CAST = {"float16", "bfloat16", "float32"}

@@ -11,25 +11,6 @@ from einsumx.dtypes import itemsize
 from einsumx.ir.layout import broadcast, contiguous, memory_order, merged_stride
 from einsumx.ir.program import Operand
 
-__all__ = [
-    "INTEGERS",
-    "IN_NUMPY",
-    "LARGEST",
-    "LEAST_INT_MM",
-    "SIGNED",
-    "copies_turned",
-    "digits_of",
-    "digits_workspace",
-    "exact_block",
-    "half_sum_workspace",
-    "loop_axis",
-    "may_be_int_mm",
-    "multiply_workspace",
-    "narrow_workspace",
-    "pays_in_floats",
-    "product_workspace",
-]
-
 Shape: TypeAlias = tuple[int, ...]
 
 INTEGERS = frozenset({"uint8", "int8", "int16", "int32", "int64"})

@@ -13,8 +13,6 @@ from typing import Any
 from einsumx.adapters.typing import Array
 from einsumx.algebra.powers import traced_exponent, traced_powers
 
-__all__ = ["magnitudes", "normalized"]
-
 torch: Any = import_module("torch")
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from einsumx.adapters.recorded import RecordedArray, RecordedGradients
 from einsumx.adapters.typing import Array
 
-__all__ = ["TorchGradients"]
-
 torch: Any = import_module("torch")
 
 

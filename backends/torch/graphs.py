@@ -19,8 +19,6 @@ from einsumx.algebra.scaled import FrexpResult
 from einsumx.ir.program import Program
 from einsumx.runtime.programs import run_program
 
-__all__ = ["call", "call_plan", "contract", "outside", "patched_einsum"]
-
 _WHY = (
     "einsumx makes plans and expressions, measures, finds positions by argmax(), keeps a memory_limit= and contracts "
     "NumPy arrays, numbers and lists outside of graphs. Do that before, and call plans and expressions in the graph; "

@@ -21,8 +21,6 @@ from einsumx.backends.torch import kernels
 from einsumx.backends.torch.choices import LEAST_INT_MM, exact_block, may_be_int_mm
 from einsumx.ir.layout import broadcast
 
-__all__ = ["any_product", "int_mm_serves", "product"]
-
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[..., Array]
 

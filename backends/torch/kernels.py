@@ -28,27 +28,6 @@ from einsumx.ir.bind import planned_sizes
 from einsumx.ir.layout import broadcast, contiguous, inverse, layout_pattern, memory_order, pattern_strides
 from einsumx.ir.program import Operand
 
-__all__ = [
-    "any_product",
-    "cast",
-    "copied",
-    "has_memory",
-    "has_values",
-    "integer_product",
-    "is_eager",
-    "is_observed",
-    "is_plain",
-    "is_recorded",
-    "lasting",
-    "layout_without_guards",
-    "multiply",
-    "nested",
-    "product",
-    "product_into",
-    "shares_elements",
-    "traced_number",
-]
-
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[..., Array]
 

@@ -12,8 +12,6 @@ from typing import Any
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.replacement import Function, Name, say_native
 
-__all__ = ["names"]
-
 torch: Any = import_module("torch")
 
 _LETTERS: dict[Any, str] = {...: "...", **dict(enumerate(ascii_uppercase + ascii_lowercase))}

@@ -22,8 +22,6 @@ from einsumx.errors import BackendError, shown
 from einsumx.ir.cost import slots
 from einsumx.ir.program import Program
 
-__all__ = ["NAMES", "at_precision", "check"]
-
 torch: Any = import_module("torch")
 
 NAMES = {

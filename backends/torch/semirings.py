@@ -14,8 +14,6 @@ from einsumx.backends.numpy import loops, semirings
 from einsumx.backends.torch.choices import IN_NUMPY
 from einsumx.imports import LazyModule, imported
 
-__all__ = ["PublicSemirings", "TorchSemirings"]
-
 torch: Any = LazyModule("torch")
 
 Shape: TypeAlias = tuple[int, ...]

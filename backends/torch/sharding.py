@@ -23,8 +23,6 @@ from einsumx.ir.traits import BLAS
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ADAPTER", "ShardedAdapter"]
-
 torch: Any = import_module("torch")
 dtensor: Any = import_module("torch.distributed.tensor")
 

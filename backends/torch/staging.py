@@ -13,8 +13,6 @@ from typing import Any
 from einsumx.adapters.staging import Event
 from einsumx.adapters.typing import Array
 
-__all__ = ["CudaUploads"]
-
 torch: Any = import_module("torch")
 
 

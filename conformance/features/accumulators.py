@@ -14,8 +14,6 @@ from einsumx.conformance.features.limits import is_right_under_the_smallest_limi
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "accumulators": "accumulate= computes products and sums in its dtype, and rounds once; narrow integers are exact",
 }

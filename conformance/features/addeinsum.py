@@ -19,8 +19,6 @@ from einsumx.conformance.oracle import expect
 from einsumx.conformance.refusals import is_refused, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {"addeinsum": "addeinsum(c, ...) is beta * c + alpha * einsum(...); beta=0 ignores the values of c"}
 
 _EQUATIONS = examples("""

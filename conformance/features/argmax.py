@@ -15,8 +15,6 @@ from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject
 from einsumx.semirings import boolean, log, max_plus, max_times, min_plus
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "argmax": "argmax of a semiring: the positions of the summed labels attain the value, also where several terms do",
 }

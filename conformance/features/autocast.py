@@ -13,8 +13,6 @@ from einsumx.conformance.framework import Array
 from einsumx.conformance.refusals import make_out
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "autocast": "In a mode that casts operands, the dtype is that of the library's own einsum, whatever a plan does "
     "(PyTorch)",

@@ -15,8 +15,6 @@ from einsumx.conformance.oracle import Expected, expect_gradient
 from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases", "gives_second_derivatives", "gives_the_gradients"]
-
 FEATURES = {
     "gradients": "The derivative by every operand, contracted with a random cotangent",
     "added gradients": "Gradients are added to existing ones, if the framework supports that",

@@ -18,8 +18,6 @@ from einsumx.conformance.refusals import judge_names, needs_keyword, needs_write
 from einsumx.conformance.subject import Subject
 from einsumx.dtypes import kind
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "devices": "Results are on the operands' device; two devices in one call are an error that names both",
     "lists and scalars": "Python's lists and scalars follow the other operands' framework, device and dtype",

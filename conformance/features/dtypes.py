@@ -10,8 +10,6 @@ from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "dtypes": "Every dtype of the framework in every kind of equation; the result has the same dtype",
     "promotion": "Mixed dtypes promote as in the framework, for every equation",

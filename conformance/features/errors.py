@@ -19,8 +19,6 @@ from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.refusals import is_refused, judge_names, needs_keyword, needs_writeable_arrays, refusal_message
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "wrong equations": "Syntax errors, with a caret under the place, and wrong numbers of operands",
     "wrong sizes": "Ranks that do not fit the equation and sizes that differ, by label, operand and axis",

@@ -19,8 +19,6 @@ from einsumx.conformance.oracle import Expected
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "exponents": "einsum_frexp returns a mantissa and an exponent; scaling by powers of two rounds nothing",
 }

@@ -8,8 +8,6 @@ from einsumx.conformance.case import Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.subject import Subject
 
-__all__ = ["EQUATIONS", "FEATURES", "cases", "names_give_the_plain_sum"]
-
 FEATURES = {
     "forms": "Equations as text, with whitespace anywhere except in -> and ..., and any letter as a label",
     "implicit output": "Without ->, the ellipsis first, then the labels that appear once, sorted",

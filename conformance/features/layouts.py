@@ -8,8 +8,6 @@ from dataclasses import replace
 from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "layouts": "Transposed, sliced, reversed, broadcast (stride 0), unaligned and byte-swapped operands",
     "order of writing": "The same contraction with its operands or axes in another order",

@@ -13,8 +13,6 @@ from einsumx.conformance.refusals import make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 from einsumx.errors import MemoryLimitError
 
-__all__ = ["FEATURES", "call_within_smallest", "cases"]
-
 FEATURES = {
     "memory limit": "Results and gradients are right under the smallest memory limit that einsumx can keep",
 }

@@ -16,8 +16,6 @@ from einsumx.dtypes import kind
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-__all__ = ["FEATURES", "RandomCase", "cases", "problem"]
-
 FEATURES = {
     "random": "Random equations, sizes, layouts and values; failures are reduced to their smallest form",
 }

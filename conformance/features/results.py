@@ -17,8 +17,6 @@ from einsumx.conformance.oracle import expect
 from einsumx.conformance.refusals import SENTINEL, is_refused, make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases", "has_order", "is_fresh", "writes_out", "writes_over"]
-
 FEATURES = {
     "out": "out= is written completely and returned, with any strides, cast as casting= allows, even over operands",
     "order": "order= sets the result's order in memory; it is an error on a framework without memory order",

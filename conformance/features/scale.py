@@ -17,8 +17,6 @@ from einsumx.conformance.features.forms import EQUATIONS
 from einsumx.conformance.oracle import Expected
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "large rank": "Operands of up to 20 axes, and 28 labels in one equation",
     "many operands": "Networks of a thousand operands, and one label in 60 operands",

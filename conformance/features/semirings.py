@@ -18,8 +18,6 @@ from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 from einsumx.semirings import boolean, log, max_plus, max_times, min_plus
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "semirings": "A semiring puts maxima, minima, log-sum-exps or truth values in the place of sums of products",
 }

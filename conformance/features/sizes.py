@@ -8,8 +8,6 @@ from functools import partial
 from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "broadcasting": "An axis of size 1 broadcasts to any size, in every role",
     "larger sizes": "Sizes at which libraries switch kernels",

@@ -19,8 +19,6 @@ from einsumx.conformance.checks import (
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.subject import Subject
 
-__all__ = ["FEATURES", "cases"]
-
 FEATURES = {
     "jit": "A function that is traced once and compiled, with gradients outside and inside (JAX; TensorFlow by XLA)",
     "vmap": "A function that is mapped over the axes labelled Z, with gradients (JAX, PyTorch, TensorFlow)",

@@ -8,8 +8,6 @@ import numpy as np
 
 from einsumx.conformance.framework import VIEWS, Array, Framework
 
-__all__ = ["ArrayApiFramework"]
-
 
 class ArrayApiFramework(Framework):
     """array-api-strict, which implements only the array API standard, with simulated devices."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from einsumx.conformance.framework import VIEWS, Array, Framework, Function
 
-__all__ = ["AutogradFramework"]
-
 
 class AutogradFramework(Framework):
     """Autograd: boxes, as a function has them that autograd differentiates."""

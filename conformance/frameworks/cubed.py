@@ -10,8 +10,6 @@ import numpy as np
 
 from einsumx.conformance.framework import DTYPES, Array, Framework
 
-__all__ = ["CubedFramework"]
-
 
 class CubedFramework(Framework):
     """cubed: lazy arrays of chunks in Zarr stores. A result is computed when it is judged."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from einsumx.conformance.framework import VIEWS, Array, Framework
 
-__all__ = ["CupyFramework"]
-
 
 class CupyFramework(Framework):
     """CuPy, on a GPU."""

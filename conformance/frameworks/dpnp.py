@@ -8,8 +8,6 @@ import numpy as np
 
 from einsumx.conformance.framework import VIEWS, Array, Framework
 
-__all__ = ["DpnpFramework"]
-
 
 class DpnpFramework(Framework):
     """dpnp, whose own einsum returns views; einsumx plans for it by the standard, without views."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from einsumx.conformance.framework import Array, Framework, Function
 
-__all__ = ["JaxFramework"]
-
 
 class JaxFramework(Framework):
     """JAX."""

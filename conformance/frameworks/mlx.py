@@ -10,8 +10,6 @@ import numpy as np
 
 from einsumx.conformance.framework import VIEWS, Array, Framework, Function, literal
 
-__all__ = ["MlxFramework"]
-
 
 class MlxFramework(Framework):
     """MLX."""

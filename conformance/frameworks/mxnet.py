@@ -13,8 +13,6 @@ import numpy as np
 from einsumx.conformance.framework import FILLER, Array, Framework, Function
 from einsumx.mxnet import load
 
-__all__ = ["MxnetFramework"]
-
 
 class MxnetFramework(Framework):
     """MXNet's ``mx.np``, of 1.9.1 and 2.0."""

@@ -10,8 +10,6 @@ import numpy as np
 
 from einsumx.conformance.framework import Array, Framework, Function
 
-__all__ = ["NdonnxFramework"]
-
 
 class NdonnxFramework(Framework):
     """ndonnx: arrays that record an ONNX graph, and compute where all values are known."""

@@ -13,8 +13,6 @@ import numpy as np
 from einsumx.conformance.case import ArraySpec
 from einsumx.conformance.framework import VIEWS, Array, Framework
 
-__all__ = ["NumpyFramework"]
-
 
 class NumpyFramework(Framework):
     """NumPy."""

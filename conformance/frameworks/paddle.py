@@ -10,8 +10,6 @@ import numpy as np
 
 from einsumx.conformance.framework import VIEWS, Array, Framework, Function
 
-__all__ = ["PaddleFramework"]
-
 
 class PaddleFramework(Framework):
     """PaddlePaddle, in dynamic mode and through ``paddle.jit.to_static``."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from einsumx.conformance.framework import Array, Framework
 
-__all__ = ["SparseFramework"]
-
 
 class SparseFramework(Framework):
     """COO arrays that store all elements that are not 0.

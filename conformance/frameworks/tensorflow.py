@@ -13,8 +13,6 @@ import numpy as np
 
 from einsumx.conformance.framework import Array, Framework, Function
 
-__all__ = ["TensorflowFramework"]
-
 
 class TensorflowFramework(Framework):
     """TensorFlow."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from einsumx.conformance.framework import DTYPES, VIEWS, Array, Framework, Function
 
-__all__ = ["TinygradFramework"]
-
 
 class TinygradFramework(Framework):
     """tinygrad."""

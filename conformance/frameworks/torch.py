@@ -14,8 +14,6 @@ from einsumx.conformance.case import ArraySpec, NotApplicable
 from einsumx.conformance.framework import VIEWS, Array, Framework, Function
 from einsumx.dtypes import kind
 
-__all__ = ["TorchFramework"]
-
 
 class TorchFramework(Framework):
     """PyTorch."""

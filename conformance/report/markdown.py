@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.report.results import Run, count_statuses, features_of, group_by, not_judged
 
-__all__ = ["markdown"]
-
 _ABOUT = (
     "{cases} cases test einsumx's promises on every array library. Each element of a result is compared with its "
     "exact value, within the bound on rounding. Generated on {days} by `python -m einsumx.conformance`. In einsumx's "

@@ -17,8 +17,6 @@ from einsumx.errors import EinsumxError
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["page", "template"]
-
 _ASSETS = files("einsumx.conformance.report")
 
 _MARKS: dict[Status, str] = {"fail": "✗", "deviation": "≠", "pass": "✓", "inapplicable": "–"}

@@ -22,20 +22,6 @@ from einsumx.conformance.suite import FEATURES
 from einsumx.host.files import read_text, write_text
 from einsumx.ir.strict import parse, read
 
-__all__ = [
-    "STATUSES",
-    "Run",
-    "count_statuses",
-    "differences",
-    "features_of",
-    "group_by",
-    "make_run",
-    "merge",
-    "not_judged",
-    "read_runs",
-    "write_runs",
-]
-
 STATUSES: tuple[Status, ...] = ("pass", "deviation", "fail", "inapplicable")
 """All statuses, in the order of reports."""
 

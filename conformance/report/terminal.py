@@ -11,8 +11,6 @@ from einsumx.conformance.report.results import STATUSES, Run, count_statuses, di
 from einsumx.ir.text import duration
 from einsumx.terminal import console, plain_table, progress
 
-__all__ = ["difference_lines", "print_table", "run_lines", "with_progress"]
-
 _MOST_NAMES = 5
 """The most cases that are named for a feature or reason; others are counted."""
 

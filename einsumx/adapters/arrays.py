@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.gpus import Gpu
     from einsumx.ir.bind import SizedEquation
 
-__all__ = ["Arrays"]
-
 np: Any = LazyModule("numpy")
 
 

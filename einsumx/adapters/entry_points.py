@@ -22,8 +22,6 @@ else:
     metadata = LazyModule("importlib.metadata")
     base = LazyModule("einsumx.adapters.base")
 
-__all__ = ["declared_backends", "import_modules", "import_options", "imported_modules", "load_backend"]
-
 
 @lru_cache(maxsize=1)
 def declared_backends() -> dict[str, EntryPoint]:

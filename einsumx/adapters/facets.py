@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.staging import Ring
     from einsumx.ir.ops import Matmul
 
-__all__ = [
-    "Arithmetic",
-    "BlockAccess",
-    "Exponents",
-    "Gradients",
-    "MemoryOrders",
-    "OutAccess",
-    "Part",
-    "Semirings",
-    "blocks_of",
-    "needs_gradient",
-    "out_of",
-    "why_missing",
-]
-
 np: Any = LazyModule("numpy")
 
 

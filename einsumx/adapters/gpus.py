@@ -13,8 +13,6 @@ from typing import NamedTuple
 from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 
-__all__ = ["A100", "Gpu", "gpu_rates"]
-
 
 @record
 class Gpu:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["addeinsum", "as_it_is", "between_graphs", "einsum", "einsum_frexp", "in_semiring"]
-
 einsum: Callable[..., Any]
 """:func:`einsumx.einsum`."""
 

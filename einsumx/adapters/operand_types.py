@@ -8,18 +8,6 @@ from types import BuiltinFunctionType, FunctionType
 
 from einsumx.errors import BackendError
 
-__all__ = [
-    "extends_arrays",
-    "extension_error",
-    "is_sparse",
-    "is_symbol",
-    "lazy_module",
-    "top_package",
-    "type_name",
-    "unknown_type_error",
-    "wrong_type_error",
-]
-
 _LAZY = {
     "Array": ("dask", "einsumx.backends.dask"),
     "LazyArray": ("autoray", "einsumx.backends.autoray"),

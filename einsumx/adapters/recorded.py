@@ -11,8 +11,6 @@ from einsumx.adapters.facets import Gradients
 from einsumx.adapters.typing import Array, Recorded
 from einsumx.dtypes import itemsize
 
-__all__ = ["RecordedArray", "RecordedGradients"]
-
 
 class RecordedArray(ABC):
     """The array in one place of a contraction: the result, or a gradient, which can be differentiated again.

@@ -28,20 +28,6 @@ if TYPE_CHECKING:
 else:
     base = LazyModule("einsumx.adapters.base")
 
-__all__ = [
-    "backend_of",
-    "backends",
-    "get_backend",
-    "is_builtin",
-    "is_stored",
-    "lazy",
-    "lazy_planner",
-    "owner",
-    "register",
-    "replaceable",
-    "serving",
-]
-
 BUILTIN = (
     "numpy",
     "torch",

@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 else:
     log = LazyModule("einsumx.log")
 
-__all__ = [
-    "OWN",
-    "Bindings",
-    "Client",
-    "Function",
-    "Name",
-    "Replaceable",
-    "as_error_of",
-    "own",
-    "own_result",
-    "say_anew",
-    "say_native",
-]
-
 Function: TypeAlias = Callable[..., Any]
 
 OWN = "_einsumx_own"

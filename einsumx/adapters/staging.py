@@ -13,8 +13,6 @@ from einsumx.adapters.typing import Array
 from einsumx.dtypes import name_of
 from einsumx.imports import imported
 
-__all__ = ["Event", "Ring", "Uploads"]
-
 _BYTES = 8 << 20
 """The size of a buffer: large enough that copying it outweighs the launch, small enough to pin in milliseconds."""
 

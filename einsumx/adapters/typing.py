@@ -7,8 +7,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from einsumx.errors import BackendError
 
-__all__ = ["NO_OPTIONS", "Array", "FrameworkOptions", "Recorded", "Run", "Signature"]
-
 Array: TypeAlias = Any
 """An array of some framework; einsumx inspects it only through the adapter."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.facets import Semirings
     from einsumx.ir.bind import SizedEquation
 
-__all__ = ["ArgmaxResult", "attained"]
-
 Labels: TypeAlias = tuple[int, ...]
 
 _TERMS = 1 << 17

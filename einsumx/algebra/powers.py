@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from einsumx.adapters.typing import Array
 
-__all__ = ["Bits", "traced_exponent", "traced_powers"]
-
 Bits = Callable[[Array, str], Array]
 """Reads the bits of an array as another dtype of the same size, by name."""
 

@@ -11,8 +11,6 @@ from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
 from einsumx.ir.sizes import is_known
 
-__all__ = ["blocks", "composed", "composed_workspace", "elementwise", "log_of_sum", "log_sum_exp", "reduced"]
-
 Shape: TypeAlias = tuple[int, ...]
 Product: TypeAlias = Callable[[Array, Array], Array]
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand, Program
     from einsumx.ir.traits import Traits
 
-__all__ = ["SCALED", "FrexpResult", "Scaled", "ScaledArray", "binary_exponent", "times_power"]
-
 
 class FrexpResult(NamedTuple):
     """What :func:`einsumx.einsum_frexp` returns; the result of the contraction is ``mantissa * 2**exponent``.

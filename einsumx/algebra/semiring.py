@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Operand
     from einsumx.ir.traits import Traits
 
-__all__ = ["Addition", "Multiplication", "SemiringAlgebra"]
-
 Addition: TypeAlias = Literal["maximum", "minimum", "logaddexp", "or"]
 Multiplication: TypeAlias = Literal["add", "multiply", "maximum", "minimum", "and"]
 

@@ -14,8 +14,6 @@ from typing import NamedTuple, TypeAlias
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.ir.bind import SizedEquation
 
-__all__ = ["Blocking", "Cost", "ResultFootprint", "RunCost", "beside", "blocking", "landed_bytes", "total_cost"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunCost:

@@ -20,8 +20,6 @@ from einsumx.ir.program import Operand
 from einsumx.measuring.calibration import calibrated
 from einsumx.runtime.request import Contraction, Options, Written
 
-__all__ = ["Backward", "PassArray", "Passes", "backward"]
-
 
 @dataclass(frozen=True, slots=True)
 class Backward:

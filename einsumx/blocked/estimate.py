@@ -20,8 +20,6 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.traits import Traits
 
-__all__ = ["Amounts", "Estimate", "Sketch", "amounts", "axis_labels"]
-
 
 class _Axis(int):
     """The size of an axis, with its labels except those of size 1."""

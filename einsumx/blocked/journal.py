@@ -20,8 +20,6 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import JournalError, excerpt, shown
 from einsumx.host import files
 
-__all__ = ["Journal"]
-
 VERSION = 2
 
 _LINE = re.compile(rb"(0|[1-9][0-9]{0,17}) ([0-9a-f]{32})")

@@ -26,8 +26,6 @@ from einsumx.planner.search import pace_of
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
 from einsumx.runtime.request import Contraction
 
-__all__ = ["BlockedContraction", "blocked_program", "in_units", "least_limit", "too_small"]
-
 _WORTH = 1.25
 """How many times as long smaller blocks may take if the memory that they save allows reading ahead."""
 

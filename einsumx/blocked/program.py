@@ -10,8 +10,6 @@ from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.program import Operand
 from einsumx.ir.records import record
 
-__all__ = ["BlockedProgram"]
-
 
 @record
 class BlockedProgram:

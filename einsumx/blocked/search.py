@@ -13,8 +13,6 @@ from einsumx.blocked.stage_cost import Outline, StageCost, StageCostModel
 from einsumx.blocked.stages import Known, Labels, Stage, stages, tree
 from einsumx.ir.bind import SizedEquation
 
-__all__ = ["Search"]
-
 _FEW = 3
 """Cut labels up to which all orders of their loops are tried."""
 

@@ -21,8 +21,6 @@ from einsumx.ir.traits import Traits
 from einsumx.planner.lower import Setting, lower
 from einsumx.runtime.prepare import sized_equation
 
-__all__ = ["Outline", "StageCost", "StageCostModel"]
-
 Layout: TypeAlias = tuple[int, ...] | None
 """The strides of a layout class; None for C-contiguous."""
 

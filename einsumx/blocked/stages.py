@@ -17,8 +17,6 @@ from einsumx.ir.parse import symbol
 from einsumx.ir.program import Path
 from einsumx.planner.path import step_outputs
 
-__all__ = ["Known", "Labels", "Node", "Stage", "stages", "tree", "truncated"]
-
 Labels: TypeAlias = tuple[int, ...]
 """Labels of a sized equation, by number."""
 

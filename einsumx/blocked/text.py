@@ -14,8 +14,6 @@ from einsumx.ir.bind import label_names
 from einsumx.ir.text import duration, in_columns, place_text, quantity, shape_text
 from einsumx.log import log
 
-__all__ = ["blocked_text", "blocks_line", "log_blocks", "stage_lines"]
-
 
 def log_blocks(program: BlockedProgram) -> None:
     """Log the cuts of a contraction that starts to run, and their cost, unless it is neither cut nor read.

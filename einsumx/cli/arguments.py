@@ -13,19 +13,6 @@ from einsumx.errors import EquationError, shown
 from einsumx.ir.parse import parse_names, parse_sublists
 from einsumx.runtime.limits import limit_bytes
 
-__all__ = [
-    "add_density",
-    "add_dtype",
-    "add_import",
-    "add_output",
-    "add_problem",
-    "add_shapes",
-    "amount",
-    "count",
-    "file_ending_in",
-    "shape",
-]
-
 _SHAPES = "sizes with commas, such as 64,100,8; - or () for a scalar"
 _UNKNOWN = "; ? for a size that is not known"
 

@@ -20,8 +20,6 @@ from einsumx.cli.commands import calibrate, compare, explain, new_backend, profi
 from einsumx.conformance import options as conformance
 from einsumx.errors import EinsumxError
 
-__all__ = ["main"]
-
 OK, WRONG, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 

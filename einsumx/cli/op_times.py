@@ -27,8 +27,6 @@ from einsumx.planner.path import Optimize, as_optimize
 from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
 from einsumx.runtime.request import Options
 
-__all__ = ["OpProfile", "Profile", "profile", "random_arrays"]
-
 _SECONDS, _MOST = 0.1, 2000
 """How long the plan and each of its ops are repeated, and how often at most."""
 

@@ -11,15 +11,6 @@ from einsumx import __version__
 from einsumx.host.threads import core_count
 from einsumx.ir.text import duration, quantity
 
-__all__ = [
-    "cores_text",
-    "page_url",
-    "print_json",
-    "rate_text",
-    "shapes_text",
-    "source_url",
-]
-
 
 def source_url() -> str:
     """The address of the repository that the package's metadata names."""

@@ -26,8 +26,6 @@ from einsumx.measuring.steady import timed
 from einsumx.measuring.store import Origin, origin_of
 from einsumx.runtime.execute import executable
 
-__all__ = ["Calibration", "calibrate", "measure_rates"]
-
 Shape = tuple[int, ...]
 
 PASSES = 3

@@ -31,24 +31,6 @@ from einsumx.measuring.steady import turn
 if TYPE_CHECKING:
     from einsumx.conformance.oracle import Expected
 
-__all__ = [
-    "Absent",
-    "Failed",
-    "Measured",
-    "Problem",
-    "Row",
-    "Trial",
-    "attention",
-    "compare",
-    "is_right",
-    "is_tie",
-    "library_of",
-    "make_trial",
-    "placed",
-    "random_operands",
-    "why_absent",
-]
-
 ATTENTION = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 """Attention scores as three models write them; the problems of apache/mxnet#18043."""
 

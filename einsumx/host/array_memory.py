@@ -38,11 +38,6 @@ else:
     free_memory = LazyModule("einsumx.host.free_memory")  # small arrays do not need it
     np = LazyModule("numpy")
 
-__all__ = [
-    "MemoryPoolInfo", "empty", "is_large", "is_leased", "memory", "memory_pool_info", "release", "set_memory_pool",
-    "unused",
-]  # fmt: skip
-
 _LARGE = 1 << 25
 """The most bytes of an array whose memory glibc keeps."""
 

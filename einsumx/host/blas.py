@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 
 from einsumx.imports import imported
 
-__all__ = ["Blas", "Hold", "Library", "change", "libraries", "limit"]
-
-
 _AVX_512 = ("SkylakeX", "Cooperlake", "SapphireRapids")
 """The processors for which OpenBLAS multiplies small matrices without packing them, which takes a lock."""
 

@@ -10,8 +10,6 @@ from warnings import warn
 
 from einsumx.errors import shown
 
-__all__ = ["cache_folder", "has_store", "store_path", "switch", "variable"]
-
 T = TypeVar("T")
 
 _told: set[tuple[str, str]] = set()

@@ -13,19 +13,6 @@ from einsumx.imports import imported
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "close",
-    "descriptor_of",
-    "has_memory_files",
-    "keep",
-    "locked",
-    "open_regular",
-    "read_text",
-    "status_of",
-    "system_text",
-    "write_text",
-]
-
 
 def descriptor_of(path: str | Path, flags: int) -> int:
     """Open a regular file; a pipe or device could block forever.

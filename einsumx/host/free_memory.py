@@ -12,8 +12,6 @@ from einsumx.errors import EinsumxError
 from einsumx.host.files import system_text
 from einsumx.imports import imported
 
-__all__ = ["UNLIMITED", "bytes_in", "free_host_bytes", "is_out_of_memory"]
-
 _ROOT = "/"
 
 

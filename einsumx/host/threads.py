@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 else:
     libraries = LazyModule("einsumx.host.blas")
 
-__all__ = [
-    "alone",
-    "core_count",
-    "get_num_threads",
-    "has_small_kernels",
-    "run",
-    "set_num_threads",
-    "sharing",
-    "started",
-]
-
 np: Any = LazyModule("numpy")
 
 Job: TypeAlias = Callable[[], object]

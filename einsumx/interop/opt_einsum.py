@@ -25,8 +25,6 @@ from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
 from einsumx.runtime.served import unserved_out
 
-__all__ = ["LIBRARY"]
-
 _SHARED = ("dtype", "order", "casting")
 """Keywords that mean the same in opt_einsum and einsumx."""
 

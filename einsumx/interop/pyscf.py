@@ -6,8 +6,6 @@ from typing import Any
 
 from einsumx.api import addeinsum, einsum
 
-__all__ = ["contract"]
-
 
 def contract(*operands: Any, alpha: Any = 1, beta: Any = 0, out: Any = None, **options: Any) -> Any:
     """``out = alpha * einsum(*operands) + beta * out``, or a new array without ``out``, as PySCF's ``lib.contract``.

@@ -12,8 +12,6 @@ from einsumx.api import einsum
 from einsumx.errors import BackendError, EquationError, SizeError, shown
 from einsumx.runtime.request import name_of_dtype
 
-__all__ = ["dot"]
-
 xarray: Any = import_module("xarray")
 
 

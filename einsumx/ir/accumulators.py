@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from einsumx.dtypes import itemsize, kind
 
-__all__ = ["exact_floats", "holds", "largest", "largest_sum"]
-
 _BITS = {"float32": 24, "float64": 53}
 """The bits of the integers that a float type holds all."""
 

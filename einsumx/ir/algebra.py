@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from einsumx.ir.ops import Op
     from einsumx.ir.traits import Traits
 
-__all__ = ["PLUS_TIMES", "Algebra", "Kernels"]
-
 
 class Kernels(Protocol):
     """The part of an adapter that the cost of a program depends on."""

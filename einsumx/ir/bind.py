@@ -13,17 +13,6 @@ from einsumx.ir.parse import SYMBOLS, Equation, Label, parse_text, symbol
 from einsumx.ir.records import record
 from einsumx.ir.sizes import UNKNOWN, Unknown
 
-__all__ = [
-    "EllipsisAxis",
-    "SizedEquation",
-    "bind",
-    "bind_plain",
-    "known_sizes",
-    "label_names",
-    "labels_of",
-    "planned_sizes",
-]
-
 
 @record
 class EllipsisAxis:

@@ -20,32 +20,6 @@ from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import Traits
 
-__all__ = [
-    "EINSUM_CALLS",
-    "LOPSIDED",
-    "CostModel",
-    "OpCost",
-    "PlanCost",
-    "Price",
-    "depends_on_turns",
-    "einsum_starts",
-    "freed",
-    "in_use",
-    "is_sweep",
-    "last_uses",
-    "op_cost",
-    "op_price",
-    "op_seconds",
-    "program_cost",
-    "program_seconds",
-    "relative_work",
-    "result_strides",
-    "returns_view",
-    "run_counters",
-    "slots",
-]
-
-
 _Label = TypeVar("_Label")
 
 

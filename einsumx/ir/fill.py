@@ -13,8 +13,6 @@ from einsumx.ir import ops
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Operand
 
-__all__ = ["Stored", "density", "density_of_sum", "op_stored", "stored_class", "work"]
-
 _ELEMENT = 8
 """The work of an element that is sorted, grouped or written with its coordinates, in multiply-adds."""
 

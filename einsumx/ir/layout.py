@@ -6,21 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-__all__ = [
-    "Pattern",
-    "broadcast",
-    "contiguous",
-    "inverse",
-    "is_contiguous",
-    "layout_class",
-    "layout_pattern",
-    "memory_order",
-    "merged_stride",
-    "pattern_strides",
-    "ranges",
-    "reshaped",
-]
-
 
 def broadcast(lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, ...]:
     """The shape that two shapes of equal rank broadcast to.

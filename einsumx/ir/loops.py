@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Generic, TypeVar
 
-__all__ = ["Loops", "natural_order", "outer_loops"]
-
 _Label = TypeVar("_Label")
 
 

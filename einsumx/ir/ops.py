@@ -22,24 +22,6 @@ from einsumx.ir.sizes import evaluated, evaluated_shape
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "Cast",
-    "Copy",
-    "Diagonal",
-    "Expand",
-    "First",
-    "Matmul",
-    "Multiply",
-    "Native",
-    "Op",
-    "Reshape",
-    "Scale",
-    "Sum",
-    "Threads",
-    "Transpose",
-    "Zeros",
-]
-
 Shape: TypeAlias = tuple[int, ...]
 
 Strides: TypeAlias = tuple[int, ...] | None

@@ -16,11 +16,6 @@ from einsumx.errors import REFUSALS, EquationError, SublistError, caret, excerpt
 from einsumx.ir.records import record
 from einsumx.scalars import as_python
 
-__all__ = [
-    "Equation", "Label", "diagonal_equation", "implicit_output", "misread", "parse_names", "parse_sublists",
-    "parse_text", "symbol",
-]  # fmt: skip
-
 Label: TypeAlias = Hashable
 """A character in text form, any hashable in sublists; ``Ellipsis`` stands for any number of axes."""
 

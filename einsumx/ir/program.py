@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 else:
     kinds = LazyModule("einsumx.ir.ops")  # which imports this module; typing.get_type_hints needs it
 
-__all__ = ["COORDINATE", "Operand", "Path", "Program"]
-
 Path = tuple[tuple[int, ...], ...]
 
 COORDINATE = 8

@@ -10,8 +10,6 @@ from typing import Any
 
 from einsumx.ir.records import record
 
-__all__ = ["Rates", "is_rate"]
-
 
 @record
 class Rates:

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 else:
 
-    def dataclass_transform(**_: Any) -> Any:
+    def dataclass_transform(**_: Any) -> Any:  # noqa: D103
         return lambda function: function
 
-
-__all__ = ["record"]
 
 _Class = TypeVar("_Class", bound=type)
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from einsumx.ir.ops import Op
 
-__all__ = ["simplify"]
-
 
 def simplify(ops: Sequence[Op], operands: Sequence[tuple[int, ...]], result: int) -> tuple[tuple[Op, ...], int]:
     """Join views of views, and remove no-ops and ops whose result is unused.

@@ -12,18 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, final
 
-__all__ = [
-    "TYPICAL",
-    "UNKNOWN",
-    "Unknown",
-    "assumed",
-    "evaluated",
-    "evaluated_shape",
-    "is_known",
-    "may_be_equal",
-    "names_in",
-]
-
 TYPICAL = 256
 """The size that estimates assume for an axis of unknown size."""
 

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar, Union,
 
 from einsumx.errors import MalformedError, shown
 
-__all__ = ["LINE", "parse", "read"]
-
 LONGEST = 1 << 22
 """Characters of a JSON text; a plan of a thousand operands has some hundred thousand."""
 

@@ -17,26 +17,6 @@ from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
 from einsumx.log import log, tells_plans
 
-__all__ = [
-    "assumption",
-    "brief_text",
-    "call_text",
-    "displayed",
-    "duration",
-    "in_columns",
-    "operand_text",
-    "place_text",
-    "plan_line",
-    "plan_text",
-    "quantity",
-    "remark_text",
-    "shape_text",
-    "summary",
-    "tell_plan",
-    "three_digits",
-    "types_text",
-]
-
 
 def displayed(value: Any, printer: Any, _: bool) -> None:
     """As ``_repr_pretty_`` of a class: IPython shows a value as it prints, and its ``repr`` inside other objects."""

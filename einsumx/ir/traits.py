@@ -12,8 +12,6 @@ from einsumx.dtypes import NAMED, kind
 from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 
-__all__ = ["BLAS", "HALVES", "INTEGERS", "LongSide", "MatrixLayout", "Traits"]
-
 MatrixLayout: TypeAlias = Literal["strided", "contiguous", "C"]
 """Which matrices are read without a copy; see :meth:`Traits.layout`."""
 

@@ -11,8 +11,6 @@ from einsumx.ir.ops import Op, Shape
 if TYPE_CHECKING:
     from einsumx.ir.program import Program
 
-__all__ = ["replay", "verify"]
-
 
 def verify(program: Program) -> dict[int, Shape]:
     """Check the slots and shapes of every op and of the result; returns the shape of every slot.

@@ -30,8 +30,6 @@ else:
     store = LazyModule("einsumx.measuring.store")  # most processes have no rates
     strict = LazyModule("einsumx.ir.strict")
 
-__all__ = ["calibrated", "check_rates", "declared", "read_rates", "store_rates", "traits_in"]
-
 
 def declared(adapter: Adapter, device: str) -> Traits:
     """The traits that an adapter declares for a device, with the rates of its GPU if the framework is using one."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 else:
     environment = LazyModule("einsumx.host.environment")
 
-__all__ = ["Effort", "effort", "freeze", "get_effort", "is_frozen", "set_effort"]
-
 Effort: TypeAlias = Literal["estimate", "measure"]
 """``"estimate"``: the cost model chooses. ``"measure"``: the fastest candidate in a few timed runs."""
 

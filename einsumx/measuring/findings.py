@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 else:
     strict = LazyModule("einsumx.ir.strict")
 
-__all__ = ["LONGEST_KEY", "Finding", "computed_text", "equation_text", "key_of", "now", "read_finding", "text_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -18,8 +18,6 @@ from typing import NamedTuple
 from einsumx.host.files import system_text
 from einsumx.host.threads import core_count
 
-__all__ = ["CpuTimes", "Watch", "cpu_times", "disturbances", "scatter", "watched"]
-
 _OTHERS = 0.1
 """The share of the processor time that other programs and the hypervisor may take."""
 

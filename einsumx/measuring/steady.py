@@ -8,8 +8,6 @@ from time import get_clock_info, perf_counter, process_time, sleep
 
 from einsumx.adapters.base import Adapter, Array, Run
 
-__all__ = ["rest", "steady_times", "timed", "turn"]
-
 _REST, _GLANCE, _LONG_GLANCE = 0.12, 0.01, 0.05
 """Seconds after which no thread of a BLAS library spins any more, and between two looks whether one does: long ones on
 Windows, whose clock of processor time ticks every 15.6 ms, whatever resolution Python tells."""

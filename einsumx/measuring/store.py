@@ -24,21 +24,6 @@ from einsumx.host.environment import has_store, store_path
 from einsumx.host.files import system_text
 from einsumx.imports import LazyModule, imported
 
-__all__ = [
-    "MOST_ROWS",
-    "Origin",
-    "Reader",
-    "Row",
-    "Table",
-    "check_row",
-    "fits",
-    "origin_of",
-    "read",
-    "read_fitting",
-    "remove",
-    "write",
-]
-
 _metadata: Any = LazyModule("importlib.metadata")
 _platform: Any = LazyModule("platform")
 _threadpoolctl: Any = LazyModule("threadpoolctl")

@@ -19,8 +19,6 @@ from einsumx.measuring import effort
 from einsumx.measuring.steady import rest
 from einsumx.planner.selection import Selection
 
-__all__ = ["MARGIN", "Attempt", "Trials", "combined", "winner"]
-
 MARGIN = 1.03
 """How much faster than the estimate's choice another candidate must be, so that noise does not decide."""
 

@@ -23,8 +23,6 @@ else:
     findings, store = LazyModule("einsumx.measuring.findings"), LazyModule("einsumx.measuring.store")
     logs = LazyModule("einsumx.log")
 
-__all__ = ["find", "may_have", "record"]
-
 
 class _Known:
     """The findings for a backend on a kind of device.

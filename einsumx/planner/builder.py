@@ -14,9 +14,6 @@ from einsumx.ir.traits import Traits
 from einsumx.planner.selection import BY_COST, Choosing
 from einsumx.planner.terms import Labels, Term, native_equation
 
-__all__ = ["Builder", "cut"]
-
-
 _LARGEST_COUNT = 2**63 - 1
 
 _ARRANGING = (ops.Transpose, ops.First, ops.Diagonal, ops.Sum)

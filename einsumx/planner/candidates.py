@@ -19,8 +19,6 @@ from einsumx.planner.lower import Setting, alternatives, lower
 from einsumx.planner.path import Optimize, find_path
 from einsumx.planner.selection import ESTIMATE, Selection, different
 
-__all__ = ["Candidate", "candidates", "selected_program"]
-
 _FAR = 6.0
 """How many times the least estimated time a candidate may take; worse ones are not tried."""
 

@@ -23,8 +23,6 @@ from einsumx.ir.rates import Rates
 from einsumx.ir.traits import MatrixLayout, Traits
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
 
-__all__ = ["direct_ops", "direct_product", "einsum_result", "may_be_one_einsum", "one_einsum", "product_order"]
-
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
 

@@ -33,8 +33,6 @@ else:  # the direct road needs none of these
     narrow, pairwise = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.pairwise")
     selection = LazyModule("einsumx.planner.selection")
 
-__all__ = ["Setting", "alternatives", "lower"]
-
 
 class Setting(NamedTuple):
     """Where a contraction is computed, and in which dtypes.

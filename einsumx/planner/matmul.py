@@ -20,16 +20,6 @@ from einsumx.ir.traits import Traits
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
 
-__all__ = [
-    "Choice",
-    "Classes",
-    "Pair",
-    "candidates",
-    "choose",
-    "matmul",
-    "reads_packed",
-]
-
 
 class Classes(NamedTuple):
     """The labels of a pairwise contraction, in four classes."""

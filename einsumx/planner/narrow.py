@@ -14,8 +14,6 @@ from einsumx.ir.sizes import is_known
 from einsumx.planner.builder import Builder
 from einsumx.planner.path import step_outputs
 
-__all__ = ["ExactFloats", "exact_products", "wide_sums"]
-
 
 class ExactFloats(NamedTuple):
     """Floats in which a contraction of integers is exact, and the integer dtype between them and the result's.

@@ -29,8 +29,6 @@ from einsumx.planner.matmul import (
 from einsumx.planner.selection import Alternative
 from einsumx.planner.terms import Labels, ResultUse, Term
 
-__all__ = ["contract", "wide_product"]
-
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
     """Contract two terms, summing over the labels that are not in ``keep``.

@@ -32,16 +32,6 @@ else:
 
 _optimizers: Any = LazyModule("opt_einsum.paths")
 
-__all__ = [
-    "Optimize",
-    "as_optimize",
-    "find_path",
-    "path_text",
-    "searched",
-    "size_class",
-    "step_outputs",
-]
-
 Optimize: TypeAlias = str | bool | Sequence[Any] | Callable[..., Any]
 """``"auto"``, or a name of opt_einsum's; True for ``"auto"``, False for left to right;
 ``"cotengra"`` or ``"cotengra:NAME"``; a path; an optimizer object of opt_einsum or cotengra;

@@ -21,20 +21,6 @@ from einsumx.ir.cost import relative_work
 from einsumx.ir.program import Path
 from einsumx.ir.traits import Traits
 
-__all__ = [
-    "MOST_OF_ALL_ORDERS",
-    "TYPICAL",
-    "Network",
-    "Pace",
-    "Tree",
-    "as_merges",
-    "as_path",
-    "greedy",
-    "least_path",
-    "pace_of",
-    "search",
-]
-
 _optimizers: Any = LazyModule("opt_einsum.paths")
 
 

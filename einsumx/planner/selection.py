@@ -13,8 +13,6 @@ from typing import Annotated, NamedTuple, TypeAlias
 from einsumx.ir.program import Path
 from einsumx.ir.records import record
 
-__all__ = ["BY_COST", "ESTIMATE", "ONE_EINSUM", "Alternative", "Choosing", "Name", "Selection", "different"]
-
 Name: TypeAlias = Annotated[str, r"[A-Za-z0-9 .,:\-+*/()]{0,500}"]
 """The name of a candidate, and the pattern that it has."""
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from einsumx.ir.fill import density_of_sum, work
 from einsumx.ir.program import Path
 
-__all__ = ["sparse_path"]
-
 _ALL = 8
 """Up to so many operands, the search covers all paths, in some milliseconds."""
 

@@ -13,8 +13,6 @@ from einsumx.ir.parse import SYMBOLS, symbol
 from einsumx.ir.program import Operand
 from einsumx.ir.traits import Traits
 
-__all__ = ["Labels", "ResultUse", "Term", "native_equation", "plain_terms", "uses_of"]
-
 Labels: TypeAlias = tuple[int, ...]
 
 

@@ -21,8 +21,6 @@ from einsumx.host.files import write_text
 from einsumx.ir.text import quantity
 from einsumx.render.timeline import PictureRow, Timeline
 
-__all__ = ["Drawing"]
-
 _LIGHT = ":is(body[data-jp-theme-light=true],body.vscode-light,html[theme=light],[data-md-color-scheme=default])"
 _DARK = ":is(body[data-jp-theme-light=false],body.vscode-dark,html[theme=dark],[data-md-color-scheme=slate])"
 """How Jupyter, VS Code, Colab and mkdocs mark a page as light or dark, whatever the system's theme is."""

@@ -16,8 +16,6 @@ from einsumx.adapters.typing import Array, Run
 from einsumx.dtypes import NAMED, kind
 from einsumx.ir import ops
 
-__all__ = ["Code", "Dtype", "import_statement", "recording"]
-
 
 class Code:
     """An expression: an array, or a module, a function or anything else on the way to one.

@@ -22,8 +22,6 @@ from einsumx.ir.cost import slots
 from einsumx.ir.program import Operand, Program
 from einsumx.render.recorder import Code, import_statement, recording
 
-__all__ = ["plan_source"]
-
 _COLUMNS, _INDENT = 100, 4
 """The width of the code, and of an indent."""
 

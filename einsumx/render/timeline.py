@@ -30,8 +30,6 @@ from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.programs import program_text
 
-__all__ = ["Kind", "PictureRow", "Timeline", "blocked_timeline", "plan_timeline"]
-
 Kind: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
 
 

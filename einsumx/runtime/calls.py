@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 else:
     factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
 
-__all__ = ["Translation", "added_first", "are_plain", "cached_first", "is_key", "mode_of", "of_einsum", "ready"]
-
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 Labels: TypeAlias = tuple[tuple[Any, ...], ...]

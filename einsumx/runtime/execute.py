@@ -20,8 +20,6 @@ from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import Unknown, is_known
 
-__all__ = ["Update", "executable", "executable_into", "executable_of_any_size"]
-
 
 def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
     """A function that runs ``program``; it does not check its operands.

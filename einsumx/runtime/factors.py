@@ -20,8 +20,6 @@ from einsumx.scalars import as_python
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
 
-__all__ = ["Factors", "check_kinds", "common_dtype", "factors_of"]
-
 _WIDTH = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3, "O": 4}
 _WORDS = {"i": "an integer", "f": "a float", "c": "complex", "O": "no number that an array holds"}
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 else:
     futures = LazyModule("concurrent.futures")
 
-__all__ = ["MemoryAmount", "MemoryLimit", "Progress", "as_limit", "limit_bytes"]
-
 MemoryAmount: TypeAlias = int | float | str
 """Bytes; text such as ``"8GiB"`` or ``"500 MB"``; or, below 1, a fraction of the free memory."""
 

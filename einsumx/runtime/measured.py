@@ -17,8 +17,6 @@ from einsumx.planner.selection import Selection
 from einsumx.runtime.execute import executable
 from einsumx.runtime.request import Contraction
 
-__all__ = ["candidates_of", "found", "remember", "remembered", "trying"]
-
 _MOST_OPERANDS = 32
 """The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
 

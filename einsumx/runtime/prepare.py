@@ -44,31 +44,6 @@ else:
     search = LazyModule("einsumx.planner.search")
     measured, stored = LazyModule("einsumx.runtime.measured"), LazyModule("einsumx.runtime.stored")
 
-__all__ = [
-    "Prepared",
-    "accumulator",
-    "arrays_of",
-    "by_layout",
-    "check_byte_order",
-    "check_operand",
-    "computed_dtype",
-    "contraction_of",
-    "described",
-    "from_signatures",
-    "make_program",
-    "numbers_as_arrays",
-    "one_device",
-    "parsed",
-    "plain_run",
-    "prepare",
-    "promoted",
-    "result_dtype",
-    "runnable",
-    "served_dtype",
-    "setting_of",
-    "sized_equation",
-]
-
 
 class Prepared(NamedTuple):
     """A program, and the function that runs it on arrays of its shapes, dtypes and layouts.

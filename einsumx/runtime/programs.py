@@ -32,8 +32,6 @@ from einsumx.runtime.prepare import (
 )
 from einsumx.runtime.request import Contraction, Options
 
-__all__ = ["program_text", "retarget", "run_program"]
-
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""

@@ -32,26 +32,6 @@ else:
     limits = LazyModule("einsumx.runtime.limits")
     parse = LazyModule("einsumx.ir.parse")
 
-__all__ = [
-    "DEFAULT",
-    "Contraction",
-    "Options",
-    "Order",
-    "Request",
-    "Written",
-    "array_places",
-    "as_fields",
-    "as_framework",
-    "as_labels",
-    "as_order",
-    "dtype_name",
-    "joined",
-    "name_of_dtype",
-    "names_as_sublists",
-    "refuse",
-    "split",
-]
-
 Order: TypeAlias = Literal["K", "C", "F", "A"]
 _ORDERS: tuple[Order, ...] = get_args(Order)
 

@@ -29,8 +29,6 @@ else:
     execute = LazyModule("einsumx.runtime.execute")
     factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
 
-__all__ = ["Delivery", "check_out_dtype", "check_plain", "deliver", "delivery", "result_order", "sum_dtype"]
-
 
 class Delivery(NamedTuple):
     """What becomes of a result, as far as it does not depend on the values of arrays and factors.

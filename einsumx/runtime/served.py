@@ -9,8 +9,6 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import serving
 from einsumx.errors import BackendError
 
-__all__ = ["is_served", "unserved_out"]
-
 
 def is_served(adapter: Adapter, kind: type) -> bool:
     """Whether the adapter serves arrays of this type."""

@@ -15,8 +15,6 @@ from einsumx.runtime.prepare import parsed
 from einsumx.runtime.request import Written
 from einsumx.scalars import as_python
 
-__all__ = ["as_dtypes", "as_shapes", "check_device", "check_out", "free_bytes", "shape_of"]
-
 
 def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...] | None]:
     """Each operand's shape if it is a tuple of sizes, of which None stands for an unknown one; None for an array.

@@ -14,8 +14,6 @@ from einsumx.planner.path import Optimize
 from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 from einsumx.runtime.request import Order
 
-__all__ = ["A", "FrameworkKeywords", "Keywords", "NumpyResult", "PlanKeywords", "SemiringKeywords", "Value"]
-
 A = TypeVar("A")
 
 NumpyResult: TypeAlias = Any

@@ -11,8 +11,6 @@ from einsumx.errors import REFUSALS, BackendError, SizeError
 from einsumx.ir.bind import known_sizes
 from einsumx.ir.program import Operand
 
-__all__ = ["host_array", "read_whole", "stored_operand", "unread"]
-
 
 def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
     """Shape and dtype of a stored operand. An empty slice is read to check that it can be read.

@@ -25,8 +25,6 @@ from einsumx.runtime.prepare import make_program, sized_equation
 from einsumx.runtime.request import Contraction, Options, names_as_sublists
 from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
 
-__all__ = ["read_plan", "text_of_plan"]
-
 FORMAT = 2  # raised when an old reader would misread a new plan
 
 _MOST_AXES = 200

@@ -16,8 +16,6 @@ from einsumx.storage.array_files import is_dataset
 from einsumx.storage.maps import inode_of, is_array, region, share_file
 from einsumx.storage.stores import is_of, place_of
 
-__all__ = ["in_one_place"]
-
 
 def in_one_place(first: Any, second: Any) -> bool:
     """Whether writing to one of two stored arrays may change values of the other.

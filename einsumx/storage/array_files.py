@@ -15,19 +15,6 @@ from einsumx.host.files import status_of
 from einsumx.storage.maps import bytes_of_file, mapped_at, mapping
 from einsumx.storage.stores import folder_of, is_of, is_remote, place_of
 
-__all__ = [
-    "all_files",
-    "backing",
-    "check_whole",
-    "grain",
-    "is_dataset",
-    "mapped_file",
-    "reserve",
-    "stored_name",
-    "sync",
-    "timed_files",
-]
-
 _MANY = 100
 """Files beyond which it is faster to sync all of the system's files."""
 

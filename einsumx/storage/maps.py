@@ -13,11 +13,6 @@ from einsumx.adapters.registry import get_backend
 from einsumx.host.array_memory import is_leased
 from einsumx.host.files import status_of
 
-__all__ = [
-    "Region", "bytes_of_file", "give_back", "inode_of", "is_array", "mapped_at", "mapping", "owns_memory", "region",
-    "share_file", "share_file_at",
-]  # fmt: skip
-
 
 def mapping(array: Any) -> Any:
     """The ``numpy.memmap`` that a NumPy array is a view of, or None."""

@@ -10,8 +10,6 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import is_stored, owner
 from einsumx.errors import BackendError, shown
 
-__all__ = ["ReopenedArray", "opened_by", "opened_here", "opener_name"]
-
 
 class ReopenedArray:
     """A stored array that each process opens for itself; :func:`opened_by` makes it.

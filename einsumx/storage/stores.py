@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from einsumx.imports import imported
 
-__all__ = ["folder_of", "is_object_store", "is_of", "is_remote", "location_of", "place_of", "writes_at_once"]
-
 _LOCAL = ("file", "local")
 
 _OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "az", "oss", "oci")

@@ -17,8 +17,6 @@ from einsumx.ir.layout import ranges
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Options
 
-__all__ = ["BlockIndex", "Blocks", "Box", "Contract", "Read", "box_size", "compute", "difference", "inside"]
-
 Box: TypeAlias = tuple[slice, ...]
 """A part of an array: a range of each axis."""
 

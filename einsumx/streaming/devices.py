@@ -24,8 +24,6 @@ from einsumx.streaming.readers import Reader, Source
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.tasks import Piece, pieces_for
 
-__all__ = ["Devices", "find_devices"]
-
 _DEPTH = 2
 """Pieces that a device has at once: one that it computes, and one that is read or whose value is fetched."""
 

@@ -33,8 +33,6 @@ from einsumx.streaming.tasks import Job, Part, Piece, block_bytes, box_of, cut, 
 from einsumx.streaming.worker import compute_piece
 from einsumx.streaming.worker_writes import PermittedFiles, WritePermit
 
-__all__ = ["WorkerPool"]
-
 
 class _RemoteScheduler(Scheduler):
     """Runs a contraction in processes that share no memory with the caller."""

@@ -17,8 +17,6 @@ from einsumx.storage.array_files import all_files, backing, timed_files
 from einsumx.streaming.blocks import Box
 from einsumx.streaming.readers import Source
 
-__all__ = ["digest", "fingerprint", "parts_of_box"]
-
 PART = 1 << 16
 """Bytes that are read at once unless the caller allows more."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 else:
     derivatives = LazyModule("einsumx.blocked.derivatives")
 
-__all__ = ["RecordedContraction", "recorded"]
-
 
 class RecordedContraction:
     """A contraction under a limit, as a framework records it for differentiation; it holds no arrays.

@@ -14,8 +14,6 @@ from einsumx.storage.array_files import grain, is_dataset
 from einsumx.storage.reopened import opened_here
 from einsumx.streaming.blocks import Box, box_size, inside
 
-__all__ = ["bytes_at_once", "library_bytes", "read", "write"]
-
 _SMALL = 1 << 16
 """Bytes of chunks that are read in one call, where one chunk is smaller."""
 

@@ -21,8 +21,6 @@ from einsumx.streaming.writers import Target
 if TYPE_CHECKING:
     from einsumx.blocked.journal import Journal
 
-__all__ = ["Ledger", "reported"]
-
 
 @contextmanager
 def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[], None]]:

@@ -25,8 +25,6 @@ from einsumx.storage.stores import is_remote
 from einsumx.streaming.blocks import Box, Read, box_size
 from einsumx.streaming.pieces import read
 
-__all__ = ["Reader", "Source", "framework_of", "is_host", "is_host_array", "sources"]
-
 _FROM_FILES, _FROM_NETWORK = 1e9, 1e8
 """Approximate bytes a second at which an HDF5 or Zarr dataset is read and decoded, from files or from a URL."""
 

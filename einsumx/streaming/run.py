@@ -66,8 +66,6 @@ else:
     prints = LazyModule("einsumx.streaming.fingerprints")
     journals = LazyModule("einsumx.blocked.journal")
 
-__all__ = ["Limited", "check_resumable", "plan_within", "run_blocked", "run_blocks"]
-
 _GIVEN_BACK = 0.1e-9
 """Seconds in which a process gives back a byte of a mapped file, and finds it again where it is read once more."""
 

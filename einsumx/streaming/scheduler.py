@@ -23,8 +23,6 @@ from einsumx.streaming.readers import Source
 from einsumx.streaming.tasks import Piece, pieces_for
 from einsumx.streaming.writers import Target
 
-__all__ = ["Concurrency", "Scheduler", "Values", "Workload"]
-
 Values: TypeAlias = Generator[tuple[int, Array], None, None]
 """Blocks of a result by their numbers; None for a block that its worker has written."""
 

@@ -27,8 +27,6 @@ from einsumx.storage.reopened import ReopenedArray, opener_name
 from einsumx.storage.stores import is_of, location_of, place_of
 from einsumx.streaming.readers import Source
 
-__all__ = ["Mapped", "Opened", "SharedOperand", "SharedOperands", "Zarr", "file_of", "shared_file", "zarr_of"]
-
 
 class SharedOperand(Protocol):
     """An operand in the form in which it is sent to a worker."""

@@ -20,8 +20,6 @@ from einsumx.streaming.blocks import BlockIndex, Blocks, Box
 if TYPE_CHECKING:
     from einsumx.streaming.shared_operands import SharedOperand
 
-__all__ = ["Job", "Part", "Piece", "block_bytes", "box_of", "cut", "part_of", "parts_of", "pieces_for"]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

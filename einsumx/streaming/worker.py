@@ -18,8 +18,6 @@ from einsumx.streaming.tasks import Job, Part, Piece, part_of
 from einsumx.streaming.worker_writes import PermittedFiles
 from einsumx.streaming.writers import write
 
-__all__ = ["compute_piece"]
-
 IDLE = 10.0
 """Seconds for which a process keeps values that further pieces of the same contraction may need."""
 

@@ -26,8 +26,6 @@ from einsumx.storage.array_files import grain, mapped_file
 from einsumx.storage.stores import folder_of, is_object_store, writes_at_once
 from einsumx.streaming.shared_operands import Mapped, Zarr, file_of, zarr_of
 
-__all__ = ["PermittedFiles", "ResultFiles", "WritePermit", "result_files"]
-
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:

@@ -36,8 +36,6 @@ else:
     fingerprints = LazyModule("einsumx.streaming.fingerprints")
     worker_writes = LazyModule("einsumx.streaming.worker_writes")
 
-__all__ = ["Output", "Target", "overlap", "write"]
-
 
 class Target:
     """The result of a plan, written block by block.

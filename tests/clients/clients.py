@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["CLIENTS", "Client", "Git", "Here", "Installed", "Sdist", "Source"]
-
 
 @dataclass(frozen=True)
 class Installed:

@@ -16,8 +16,6 @@ from einsumx.cli.rate_measurement import Calibration, calibrate
 from einsumx.host.environment import cache_folder
 from einsumx.terminal import console, plain_table, progress, require_rich
 
-__all__ = ["ABOUT", "MORE", "add_arguments", "run"]
-
 ABOUT = """\
 Measures the rates of this machine that the planner's cost model uses, and
 stores them for later processes; `einsumx wisdom` shows and forgets them. It takes some seconds per backend, and needs

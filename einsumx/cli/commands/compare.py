@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["ABOUT", "MORE", "add_arguments", "print_comparison", "run"]
-
 ABOUT = """\
 Runs a contraction on every installed framework, by the framework's own einsum
 and by einsumx in turn, and checks every element of einsumx's results against

@@ -25,8 +25,6 @@ from einsumx.semirings import BUILTIN
 from einsumx.terminal import terminal_width
 from einsumx.tuning import ESTIMATED, choice_text
 
-__all__ = ["ABOUT", "MORE", "add_arguments", "run"]
-
 ABOUT = """\
 Prints the plan that einsumx would run, its arithmetic, what it copies and why,
 and its peak memory. The framework need not be installed. With --memory-limit,

@@ -18,8 +18,6 @@ from einsumx.cli.output import page_url, source_url
 from einsumx.errors import EinsumxError, shown
 from einsumx.host.files import write_text
 
-__all__ = ["ABOUT", "MORE", "add_arguments", "package_files", "run"]
-
 ABOUT = """\
 Writes a package with a backend for an array library. It runs the conformance
 suite as it is, and passes if the library has NumPy's names. Otherwise, the

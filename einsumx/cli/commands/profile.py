@@ -16,8 +16,6 @@ from einsumx.host.threads import core_count
 from einsumx.ir.text import duration, quantity
 from einsumx.terminal import console, plain_table, progress, require_rich
 
-__all__ = ["ABOUT", "MORE", "add_arguments", "print_profile", "run"]
-
 _APART = 1.25
 """Times that differ by more than this factor get a remark."""
 

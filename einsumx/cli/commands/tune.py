@@ -14,8 +14,6 @@ from einsumx.ir.text import brief_text
 from einsumx.terminal import progress
 from einsumx.tuning import Tuning, tune
 
-__all__ = ["ABOUT", "MORE", "add_arguments", "run"]
-
 ABOUT = """\
 Runs up to 8 plans of a contraction on random operands, prints how long each
 takes, and remembers the fastest one: later calls of the contraction run it. On a

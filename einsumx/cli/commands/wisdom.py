@@ -25,8 +25,6 @@ from einsumx.measuring.findings import Finding, read_finding
 from einsumx.measuring.store import Origin, Row, Table
 from einsumx.terminal import console, plain_table, require_rich
 
-__all__ = ["ABOUT", "MORE", "add_arguments", "run"]
-
 ABOUT = """\
 Shows, exports, imports or forgets wisdom, which is what was measured: the plans
 that the effort "measure" or einsumx.tune found to be the fastest, and the rates of
