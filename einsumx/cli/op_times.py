@@ -18,7 +18,6 @@ from einsumx.ir import ops
 from einsumx.ir.cost import last_uses, op_seconds, program_cost, relative_work, slots
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
-from einsumx.ir.text import call_text
 from einsumx.ir.traits import Traits
 from einsumx.measuring.calibration import calibrated, declared
 from einsumx.measuring.machine import watched
@@ -69,7 +68,7 @@ class OpProfile:
     @property
     def call(self) -> str:
         """The op as a plan prints it."""
-        return f"%{self.op.out} = {call_text(self.op)}"
+        return f"%{self.op.out} = {self.op.text}"
 
     @property
     def share(self) -> float | None:
@@ -194,7 +193,7 @@ def _op_profiles(
     dead = last_uses(program.calls, program.result)
     values = dict(enumerate(arrays))
     for op, cost in zip(program.ops, program_cost(program, adapter).ops):
-        announce(f"%{op.out} = {call_text(op)}")
+        announce(f"%{op.out} = {op.text}")
         read, result = list(dict.fromkeys(op.sources)), described[op.out]
         alone = Program(
             equation="",

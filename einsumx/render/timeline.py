@@ -25,7 +25,7 @@ from einsumx.ir.bind import label_names
 from einsumx.ir.cost import OpCost, in_use, program_cost
 from einsumx.ir.program import Operand, Program
 from einsumx.ir.sizes import TYPICAL, evaluated_shape, names_in
-from einsumx.ir.text import call_text, quantity, remark_text, summary
+from einsumx.ir.text import quantity, remark_text, summary
 from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.programs import program_text
@@ -212,7 +212,7 @@ def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Pi
 
 def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> PictureRow:
     symbol: Symbol = "native" if isinstance(op, ops.Native) else op.effect
-    call = f"%{op.out} = {call_text(op)}"
+    call = f"%{op.out} = {op.text}"
     array = "" if op.effect == "view" else _array(cost.allocated, cost.dtype)
     held += cost.workspace
     return PictureRow(op.out, symbol, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
