@@ -24,7 +24,7 @@ EXACT = (a.astype("float64") @ b.astype("float64")).astype("float32")
 def computed(program):
     """The dtypes of products and sums."""
     types = {slot: each.dtype for slot, each in slots(program).items()}
-    return {types[op.out if isinstance(op, ops.Matmul) else op.sources[0]] for op in program.ops if op.kind == "work"}
+    return {types[op.out if isinstance(op, ops.Matmul) else op.sources[0]] for op in program.ops if op.effect == "work"}
 
 
 def casts(program):

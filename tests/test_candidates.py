@@ -78,7 +78,7 @@ def test_a_large_product_has_candidates_of_both_sides_copies_and_threads():
     assert any("swapped" not in name for name in names)
     assert any(name.endswith("pool") for name in names)
     assert any(name.endswith("blas") for name in names)
-    assert any(op.kind == "copy" for each in tried for op in each.program.ops)
+    assert any(op.effect == "copy" for each in tried for op in each.program.ops)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch", "cupy", "mxnet"])

@@ -108,7 +108,7 @@ def starts(svg, *classes):
 
 def nodes(drawing):
     """The place of each row's symbol in the tree."""
-    return starts(drawing.svg, *(row.kind for row in drawing.timeline.rows))
+    return starts(drawing.svg, *(row.symbol for row in drawing.timeline.rows))
 
 
 def test_boxes_that_overlap_meet_and_others_do_not():

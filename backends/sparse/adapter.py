@@ -168,7 +168,7 @@ class SparseAdapter(Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        if dtype == "float16" and op.kind == "work":  # numba has none; a plan uses it only where it rounds once
+        if dtype == "float16" and op.effect == "work":  # numba has none; a plan uses it only where it rounds once
             run = self.kernel(op, shapes, "float32")
             return lambda *sources: self.cast(
                 run(*[self.cast(each, "float32") for each in sources]), op.result_dtype(dtype)

@@ -109,7 +109,7 @@ class Outline:
     def _value_of(self, part: Amounts) -> frozenset[int]:
         """The value that an op helps to compute; a copy of another value belongs to the value that uses it."""
         own = part.operands
-        computes_it = own in self._ops and part.op.kind == "work"
+        computes_it = own in self._ops and part.op.effect == "work"
         return own if computes_it else self._used_by.get(own, own)
 
     def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:

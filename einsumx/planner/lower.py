@@ -167,7 +167,7 @@ def _compute(problem: _Problem, choosing: Choosing) -> tuple[Builder, int]:
 
 def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
     """Whether at most one op computes, and accumulates in the wider dtype by itself."""
-    arithmetic = [op for op in calls if op.kind == "work"]
+    arithmetic = [op for op in calls if op.effect == "work"]
     if len(arithmetic) > 1:
         return False
     for op in arithmetic:
@@ -192,7 +192,7 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
 def _one_einsum_is_cheaper(problem: _Problem, calls: Sequence[Op]) -> bool:
     """Whether the framework's own einsum takes less time than the mere overhead of ``calls``."""
     equation, operands, _, traits, dtype, _ = problem
-    work = [op for op in calls if op.kind != "view"]
+    work = [op for op in calls if op.effect != "view"]
     if (traits.views and not work) or (len(calls) == 1 and isinstance(calls[0], ops.Native | ops.Matmul)):
         return False  # the own einsum would copy
     model = CostModel(traits, dtype)
@@ -247,7 +247,7 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     term = builder.expand(term, repeated)
     term = builder.permute(term, equation.output, "the result in the order of the output")
     traits = builder.traits
-    is_view = len(path[0]) == 1 and all(op.kind == "view" for op in builder.ops)
+    is_view = len(path[0]) == 1 and all(op.effect == "view" for op in builder.ops)
     if repeated or (is_view and not (traits.views and set(equation.inputs[0]) <= set(equation.output))):
         reason = _why_own(traits, repeated)
         slot = builder.add(ops.Copy, term.slot, f"a result of its own, as {reason}")

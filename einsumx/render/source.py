@@ -88,7 +88,7 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], described:
     for op in program.ops:
         arrays = [values[slot] for slot in op.sources]
         value = values[op.out] = known(_recorded(framework, kernel(op), arrays), op.out)
-        if op.kind != "view" and not isinstance(op, ops.Cast):
+        if op.effect != "view" and not isinstance(op, ops.Cast):
             sources[id(value)] = arrays
         if isinstance(op, ops.Transpose | ops.Diagonal | ops.Copy) and op.reason:
             reasons[id(value)] = f"a copy: {visible(op.reason)}"

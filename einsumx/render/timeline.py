@@ -30,7 +30,7 @@ from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.programs import program_text
 
-Kind: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
+Symbol: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PictureRow:
 
     Attributes:
         number: the slot of its value; -1 for the result row.
-        kind: the kind of row.
+        symbol: the mark of its kind of row in a picture.
         call: the call as a plan prints it.
         axes: labels and sizes of its value's axes, and of those that it sums over.
         array: bytes and dtype of its value; empty for a view.
@@ -52,7 +52,7 @@ class PictureRow:
     """
 
     number: int
-    kind: Kind
+    symbol: Symbol
     call: str
     axes: str
     array: str
@@ -113,7 +113,7 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
 
     >>> import einsumx
     >>> timeline = plan_timeline(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
-    >>> [(row.kind, row.call) for row in timeline.rows[:3]]
+    >>> [(row.symbol, row.call) for row in timeline.rows[:3]]
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
     text = program_text(program, program_cost(program, kernels))
@@ -180,7 +180,7 @@ class _AxisNames:
     def of(self, op: ops.Op, shape: Sequence[int]) -> str:
         """The axes of an op's result, and those that it sums over."""
         written = self.text(op.out, shape)
-        if op.kind != "work":
+        if op.effect != "work":
             return written
         kept = {label for axis in self.labels.get(op.out, ()) for label in axis}
         read = [label for slot in op.sources for axis in self.labels.get(slot, ()) for label in axis]
@@ -211,11 +211,11 @@ def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Pi
 
 
 def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> PictureRow:
-    kind: Kind = "native" if isinstance(op, ops.Native) else op.kind
+    symbol: Symbol = "native" if isinstance(op, ops.Native) else op.effect
     call = f"%{op.out} = {call_text(op)}"
-    array = "" if op.kind == "view" else _array(cost.allocated, cost.dtype)
+    array = "" if op.effect == "view" else _array(cost.allocated, cost.dtype)
     held += cost.workspace
-    return PictureRow(op.out, kind, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
+    return PictureRow(op.out, symbol, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
 
 
 class _BlockedRows:
