@@ -14,8 +14,8 @@ jnp = pytest.importorskip("jax.numpy")
 import einsumx  # noqa: E402
 from einsumx.backends.jax import ADAPTER, TRAITS  # noqa: E402
 from einsumx.ir.cost import op_seconds  # noqa: E402
+from einsumx.ir.operand import Operand  # noqa: E402
 from einsumx.ir.ops import Matmul, Native  # noqa: E402
-from einsumx.ir.program import Operand  # noqa: E402
 
 
 @pytest.fixture
