@@ -17,8 +17,9 @@ from einsumx.errors import BackendError
 from einsumx.imports import LazyModule, imported
 from einsumx.ir import ops
 from einsumx.ir.fill import stored_class
+from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import INTEGERS, Traits
 

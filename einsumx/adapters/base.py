@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,8 @@ from einsumx.dtypes import can_cast
 from einsumx.errors import BackendError
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -234,13 +236,12 @@ class Adapter(Primitives):
             case ops.Zeros():
                 return lambda *arrays: self.zeros(arrays, op.shape, op.dtype)
         primitive: Callable[..., Array] = getattr(self, op.name)
-        match op.arguments:
-            case ():
-                return primitive
-            case (argument,):
-                return lambda source: primitive(source, argument)
-            case arguments:
-                return lambda source: primitive(source, *arguments)
+        if not op.parameters:
+            return primitive
+        argument = attrgetter(*op.parameters)(op)
+        if len(op.parameters) == 1:
+            return lambda source: primitive(source, argument)
+        return lambda source: primitive(source, *argument)
 
     def workspace(self, op: ops.Op, operands: Sequence[Operand], device: str = "") -> int:
         """The most bytes that the kernel of ``op`` allocates while it runs, without its result.

@@ -13,8 +13,9 @@ from einsumx.ir.algebra import Kernels
 from einsumx.ir.fill import op_stored, work
 from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed

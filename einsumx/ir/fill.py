@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import expm1, log1p, prod
 
 from einsumx.ir import ops
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand
 
 _ELEMENT = 8
 """The work of an element that is sorted, grouped or written with its coordinates, in multiply-adds."""

@@ -48,14 +48,16 @@ class Op:
     Attributes:
         out: the slot that it writes.
         name: of the method of :class:`~einsumx.adapters.base.Primitives` that runs it: the class's, in small letters.
-        call: how it prints, with the fields, the ``name`` and the ``sources`` in braces.
+        parameters: the fields that the primitive takes after the arrays.
+        call: how it prints, with fields, ``name`` and ``sources`` in braces; by default, these two and the parameters.
         functions: those of the array API standard that the primitive consists of, if the dtype makes no difference.
     """
 
     __slots__: tuple[str, ...] = ()
     out: int
     name: ClassVar[str]
-    call: ClassVar[str] = "{name} {sources}"
+    parameters: ClassVar[tuple[str, ...]] = ()
+    call: ClassVar[str] = ""
     functions: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -95,15 +97,6 @@ class Op:
         return {name: getattr(self, name) for name in type(self).__slots__}
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The values that its primitive takes after the arrays.
-
-        >>> Diagonal(1, 0, 2, 0).arguments
-        (2, 0)
-        """
-        return ()
-
-    @property
     def remark(self) -> str:
         """Its cost in words, with the fields, ``multiply_adds`` and ``copied`` in braces."""
         return _REMARKS[self.effect]
@@ -115,7 +108,7 @@ class Op:
         >>> Sum(2, 1, (0, 3)).text
         'sum %1 over (0,3)'
         """
-        return self.filled(self.call)
+        return self.filled(self.call or " ".join(["{name} {sources}", *[f"{{{name}}}" for name in self.parameters]]))
 
     def filled(self, text: str, **amounts: str) -> str:
         """A text with values in the place of the names in braces."""
@@ -206,10 +199,6 @@ class _OneSource(Op):
             return self
         return self._with(out, src)
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        return tuple([value for name, value in self.fields.items() if name not in ("out", "src", "reason")])
-
 
 class Elementwise(_OneSource):
     """A function of each element, with a result in C order. A subclass with ``out`` and ``src`` needs nothing else."""
@@ -229,7 +218,7 @@ class _Shaping(Op):
     """An op that states the shape of its result, in the third field."""
 
     __slots__ = ()
-    call = "{name} {sources} {shape}"
+    parameters = ("shape",)
     shape: Shape
 
     @property
@@ -310,7 +299,7 @@ class _ManySources(Op):
 class Transpose(_ViewOrCopy):
     """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` says why it copies."""
 
-    call = "{name} {sources} {axes}"
+    parameters = ("axes",)
     functions = "permute_dims", "asarray"
 
     out: int
@@ -408,6 +397,7 @@ class First(_Dropping, _View):
 class Diagonal(_ViewOrCopy):
     """Two axes of equal size become one, which comes last as in ``numpy.diagonal``. ``reason`` says why it copies."""
 
+    parameters = "axis1", "axis2"
     call = "{name} {sources} axes {axis1} and {axis2}"
     functions = "permute_dims", "reshape", "asarray"
 
@@ -451,7 +441,7 @@ class Copy(_Copying):
 class Cast(_Copying):
     """Another dtype, in the source's memory order without gaps. A cast to bool tests for nonzero."""
 
-    call = "{name} {sources} {dtype}"
+    parameters = ("dtype",)
     remark = "copy {copied}: computed in {dtype}"
 
     out: int
@@ -476,6 +466,7 @@ class Cast(_Copying):
 class Sum(_Dropping):
     """The sum over ``axes``, in the source's dtype: integer overflow wraps, a sum of bools is an or."""
 
+    parameters = ("axes",)
     call = "{name} {sources} over {axes}"
     remark = "{multiply_adds} additions"
     functions = ("sum",)
@@ -501,6 +492,7 @@ class Scale(Elementwise):
     are multiplied, up to ``2**63 - 1`` in one op. Bools need no such op: an or of equal terms is that term.
     """
 
+    parameters = ("count",)
     call = "{name} {sources} by {count}"
     remark = "{multiply_adds} multiplications: each sum is of {count} equal terms"
 

@@ -11,8 +11,9 @@ from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import OpCost, PlanCost, program_cost
 from einsumx.ir.fill import density
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, names_in, shape_text
 from einsumx.ir.verify import replay
 from einsumx.log import log, tells_plans

@@ -19,7 +19,8 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, visible
 from einsumx.ir import ops
 from einsumx.ir.cost import slots
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 from einsumx.render.recorder import Code, import_statement, recording
 
 _COLUMNS, _INDENT = 100, 4
