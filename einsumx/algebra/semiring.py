@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.facets import Semirings
     from einsumx.adapters.typing import Array
-    from einsumx.ir.program import Operand
+    from einsumx.ir.operand import Operand
 
 Addition: TypeAlias = Literal["maximum", "minimum", "logaddexp", "or"]
 Multiplication: TypeAlias = Literal["add", "multiply", "maximum", "minimum", "and"]
