@@ -191,7 +191,7 @@ class NumpyAdapter(Adapter):
     module = "numpy"
     import_statement = "import numpy as np"
     install = "pip install numpy"
-    cpu = TRAITS
+    cpu: Traits = TRAITS
     device_kinds = ("cpu",)
     blocks = cached_property(NumpyBlocks)
     out = cached_property(NumpyOut)
