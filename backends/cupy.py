@@ -26,8 +26,9 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.imports import imported
 from einsumx.ir.layout import broadcast
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Op
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import INTEGERS, Traits
 

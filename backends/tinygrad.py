@@ -16,8 +16,9 @@ from einsumx.dtypes import kind, wrapped
 from einsumx.errors import REFUSALS, BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Native, Op
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import HALVES, INTEGERS, Traits
 

@@ -110,11 +110,11 @@ def moved_by_plan(program: Any) -> Moved:
     described = slots(program)
     moved = Moved()
     for op in program.ops:
-        if op.kind == "view":
+        if op.effect == "view":
             continue
         written = described[op.out].nbytes
         moved.total += written + sum(_stored(described[slot]) for slot in op.sources)
-        moved.copied += written if op.kind == "copy" else 0
+        moved.copied += written if op.effect == "copy" else 0
         if isinstance(op, Matmul):
             moved.silent += _copied_by_matmul([described[slot] for slot in op.sources])
     return moved

@@ -159,7 +159,7 @@ def test_cupy_plans_without_cupy():
 def test_half_precision_is_multiplied_as_it_is_where_cupy_accumulates_in_float32():
     def ops(equation, *shapes):
         plan = einsumx.plan(equation, *shapes, backend="cupy", dtypes="float16")
-        return [type(op).__name__ for op in plan.ops if op.kind != "view"]
+        return [type(op).__name__ for op in plan.ops if op.effect != "view"]
 
     assert ops("ij,jk->ik", (3, 4), (4, 5)) == ["Matmul"]
     assert ops("bij,bjk->bik", (2, 3, 4), (2, 4, 5)) == ["Cast", "Cast", "Matmul", "Cast"]

@@ -86,7 +86,7 @@ def test_an_op_says_what_numpy_gives_and_counts_its_multiply_adds(case):
     assert op.sources == tuple(range(len(arrays)))
     assert op.result_shape(shapes) == result.shape
     assert op.result_dtype(arrays[0].dtype.name) == result.dtype.name
-    assert (op.kind == "view") == any(np.may_share_memory(result, array) for array in arrays)
+    assert (op.effect == "view") == any(np.may_share_memory(result, array) for array in arrays)
     assert in_elements(result) == (in_elements(np.empty(result.shape)) if strides is None else strides)
     assert op.multiply_adds(shapes, result.shape) == multiply_adds
 
@@ -113,7 +113,7 @@ def test_an_op_is_data_and_is_renamed_where_it_reads_and_writes(op):
 
 @pytest.mark.parametrize("op", [ops.Transpose(1, 0, (1, 0), "why"), ops.Diagonal(1, 0, 0, 1, "why")], ids=repr)
 def test_what_has_a_reason_copies_and_lies_in_c_order(op):
-    assert op.kind == "copy"
+    assert op.effect == "copy"
     assert op.result_strides((3, 3), None) is None
 
 

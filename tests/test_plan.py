@@ -81,7 +81,7 @@ def test_every_copy_is_printed_with_its_size_and_reason_and_counts_as_bytes_and_
         ({"ops": (Transpose(0, 0, (1, 0)), Matmul(3, 1, 0))}, "slot %0 out of turn"),
         ({"ops": (Transpose(2, 0, (1, 0)),)}, "no op writes the result, slot %3"),
         ({"result": 99}, "no op writes the result, slot %99"),
-        ({"shape": (4, 2, 1)}, r"the result has shape \(4, 2\), not \(4, 2, 1\)"),
+        ({"ops": (Reshape(2, 0, (6,)),), "result": 2}, r"the result has shape \(6,\), not \(4, 2\)"),
     ],
     ids=str,
 )

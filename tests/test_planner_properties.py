@@ -7,13 +7,13 @@ from math import prod
 import numpy as np
 import pytest
 from backends_under_test import INSTALLED, NUMPY
+from contractions import contraction
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import einsumx
 from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.ir.bind import bind
 from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, layout_class, reshaped
 from einsumx.ir.ops import (
@@ -31,11 +31,9 @@ from einsumx.ir.ops import (
     Transpose,
     Zeros,
 )
-from einsumx.ir.parse import parse_text
 from einsumx.ir.simplify import simplify
 from einsumx.ir.verify import verify
-from einsumx.planner.lower import Setting, lower
-from einsumx.planner.path import find_path
+from einsumx.planner.lower import lower
 from einsumx.plans import as_plan
 
 LABELS = "abcdXé"
@@ -309,10 +307,7 @@ def in_elements(array):
 
 def lowered(text, operands, backend, traits, optimize="auto"):
     """The program for operands of one dtype."""
-    shapes = [operand.shape for operand in operands]
-    sized = bind(parse_text(text, len(shapes)), shapes)
-    setting = Setting(backend, "", traits, operands[0].dtype)
-    return lower(sized, operands, find_path(sized, optimize), setting)
+    return lower(contraction(text, operands, traits, backend, optimize=optimize))
 
 
 def planned(case, arrays, backend, traits):

@@ -23,9 +23,10 @@ from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import diagonal_equation
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
 from einsumx.runtime.request import array_places

@@ -20,8 +20,8 @@ from einsumx.dtypes import adopts, kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import imported
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
-from einsumx.ir.program import Operand
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import HALVES, INTEGERS, Traits
 

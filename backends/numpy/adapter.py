@@ -20,8 +20,9 @@ from einsumx.dtypes import FLOATS, NAMED, kind, name_of, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import BLAS, INTEGERS, Traits
 

@@ -22,8 +22,8 @@ from einsumx.errors import BackendError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
-from einsumx.ir.program import Operand
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import BLAS, HALVES, Traits
 

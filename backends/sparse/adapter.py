@@ -17,8 +17,9 @@ from einsumx.errors import BackendError
 from einsumx.imports import LazyModule, imported
 from einsumx.ir import ops
 from einsumx.ir.fill import stored_class
+from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import INTEGERS, Traits
 
@@ -168,7 +169,7 @@ class SparseAdapter(Adapter):
     # -- primitives -------------------------------------------------------------------------------------
 
     def kernel(self, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Array]:
-        if dtype == "float16" and op.kind == "work":  # numba has none; a plan uses it only where it rounds once
+        if dtype == "float16" and op.effect == "work":  # numba has none; a plan uses it only where it rounds once
             run = self.kernel(op, shapes, "float32")
             return lambda *sources: self.cast(
                 run(*[self.cast(each, "float32") for each in sources]), op.result_dtype(dtype)

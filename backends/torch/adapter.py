@@ -32,8 +32,9 @@ from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, memory_order
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.sizes import is_known
 from einsumx.ir.traits import BLAS, HALVES, Traits

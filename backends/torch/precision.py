@@ -66,7 +66,7 @@ def at_precision(precision: str, run: Run, program: Program) -> Run:
     """
     device = program.device.partition(":")[0]
     described = slots(program)
-    computed = {described[op.sources[0]].dtype for op in program.ops if op.kind == "work"}
+    computed = {described[op.sources[0]].dtype for op in program.ops if op.effect == "work"}
     if kind(program.dtype) not in "fc" or not computed:
         computed = {program.dtype}
     if not computed & _ROUNDED:

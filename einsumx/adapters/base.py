@@ -28,7 +28,8 @@ from einsumx.dtypes import can_cast
 from einsumx.errors import BackendError
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -23,7 +23,8 @@ from einsumx.ir.traits import HALVES
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.typing import Array, Run
-    from einsumx.ir.program import Operand, Program
+    from einsumx.ir.operand import Operand
+    from einsumx.ir.program import Program
     from einsumx.ir.traits import Traits
 
 

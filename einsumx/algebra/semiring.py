@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.facets import Semirings
     from einsumx.adapters.typing import Array
-    from einsumx.ir.program import Operand
+    from einsumx.ir.operand import Operand
     from einsumx.ir.traits import Traits
 
 Addition: TypeAlias = Literal["maximum", "minimum", "logaddexp", "or"]

@@ -14,11 +14,13 @@ from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
 from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.cost import result_strides, returns_view
 from einsumx.ir.layout import contiguous, layout_class
-from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.operand import Operand, Path
+from einsumx.ir.program import Program
 from einsumx.ir.traits import Traits
-from einsumx.planner.lower import Setting, lower
+from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import sized_equation
 
 Layout: TypeAlias = tuple[int, ...] | None
@@ -63,8 +65,8 @@ class StageCostModel:
                 strides = layout_class(shape, operand.strides or contiguous(operand.shape))
             described.append(Operand(shape, operand.dtype, strides))
         equation = sized_equation(stage.equation, [operand.shape for operand in described])
-        setting = Setting(self.adapter.name, self.device, traits, self.dtype)
-        return lower(equation, described, stage.path, setting, algebra=self.algebra)
+        place = Place(self.adapter.name, self.device, traits)
+        return lower(Contraction(equation, tuple(described), self.dtype, stage.path, place, algebra=self.algebra))
 
     def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:
         """The shape of a block of an operand."""
@@ -109,7 +111,7 @@ class Outline:
     def _value_of(self, part: Amounts) -> frozenset[int]:
         """The value that an op helps to compute; a copy of another value belongs to the value that uses it."""
         own = part.operands
-        computes_it = own in self._ops and part.op.kind == "work"
+        computes_it = own in self._ops and part.op.effect == "work"
         return own if computes_it else self._used_by.get(own, own)
 
     def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:

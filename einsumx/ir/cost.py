@@ -13,8 +13,9 @@ from einsumx.ir.algebra import Kernels
 from einsumx.ir.fill import op_stored, work
 from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
@@ -126,7 +127,7 @@ def returns_view(program: Program) -> bool:
     slot = program.result
     for op in reversed(program.ops):
         if op.out == slot:
-            if op.kind == "work" or isinstance(op, ops.Copy):
+            if op.effect == "work" or isinstance(op, ops.Copy):
                 return False
             (slot,) = op.sources
     return True
@@ -176,13 +177,13 @@ def op_cost(op: Op, sources: Sequence[Operand], result: Operand, workspace: int 
     ``workspace`` is as in :class:`OpCost`.
     """
     nbytes = assumed(result.nbytes)
-    copied = nbytes if op.kind == "copy" else 0
+    copied = nbytes if op.effect == "copy" else 0
     estimate = op_stored(op, sources, result.shape)
     if estimate is not None:
         multiply_adds, allocated = estimate.multiply_adds, nbytes
     else:
         multiply_adds = assumed(op.multiply_adds([each.shape for each in sources], result.shape))
-        allocated = 0 if op.kind == "view" else nbytes
+        allocated = 0 if op.effect == "view" else nbytes
     return OpCost(multiply_adds, copied, allocated, workspace, result.shape, result.dtype, result.stored)
 
 
@@ -269,7 +270,7 @@ class CostModel:
 
     def overhead(self, op: Op) -> float:
         """The part of an op's time that does not depend on sizes."""
-        if op.kind == "view" and not isinstance(op, ops.Diagonal):
+        if op.effect == "view" and not isinstance(op, ops.Diagonal):
             return self._rates.view
         return self._rates.call * (EINSUM_CALLS if isinstance(op, ops.Native) else 1)
 
@@ -476,7 +477,7 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Tr
     if estimate is not None:
         stored = [prod(each.shape) if each.stored is None else each.stored for each in operands]
         return Price(model.sparse, ((estimate.elements + sum(stored),), (estimate.multiply_adds,)))
-    if op.kind == "view":
+    if op.effect == "view":
         return Price(partial(model.overhead, op), ())
     match op:
         case ops.Transpose() | ops.Copy() | ops.Cast() | ops.Diagonal():

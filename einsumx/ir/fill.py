@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import expm1, log1p, prod
 
 from einsumx.ir import ops
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand
 
 _ELEMENT = 8
 """The work of an element that is sorted, grouped or written with its coordinates, in multiply-adds."""
@@ -87,7 +87,7 @@ def op_stored(op: Op, operands: Sequence[Operand], shape: tuple[int, ...]) -> St
         case ops.Zeros():
             return Stored(0, 0)
         case ops.Native() | ops.Matmul() | ops.Sum() | ops.Multiply() | ops.Scale():
-            terms = prod(op.loops(shapes, shape) or ())
+            terms = prod(op.iterated(shapes, shape) or ())
             return Stored(share * terms, size * density_of_sum(share, terms // max(size, 1)))
         case _:
             return Stored(0, share * size)

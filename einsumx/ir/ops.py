@@ -27,7 +27,7 @@ Shape: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...] | None
 """In elements, an axis each; None for C-contiguous."""
 
-Kind: TypeAlias = Literal["view", "copy", "work"]
+Effect: TypeAlias = Literal["view", "copy", "work"]
 
 Threads: TypeAlias = Literal["", "pool", "blas"]
 
@@ -65,7 +65,7 @@ class _Op:
         return changed
 
     @property
-    def kind(self) -> Kind:
+    def effect(self) -> Effect:
         """``view`` takes no memory, ``copy`` moves or casts elements, and ``work`` computes."""
         return "work"
 
@@ -99,18 +99,18 @@ class _Op:
         """The dtype of the result, from that of the sources."""
         return dtype
 
-    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...] | None:
-        """The axes that its arithmetic loops over, out of those of the sources and the result; None without arithmetic.
+    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...] | None:
+        """The axes that its arithmetic runs over, out of those of the sources and the result; None without arithmetic.
 
-        >>> Matmul(2, 0, 1).loops(["bik", "bkj"], "bij")
+        >>> Matmul(2, 0, 1).iterated(["bik", "bkj"], "bij")
         ('b', 'i', 'j', 'k')
         """
         return None
 
     def multiply_adds(self, shapes: Sequence[Shape], result: Shape) -> int:
         """Its multiplications with their additions, from the shapes of the sources and the result."""
-        looped = self.loops(shapes, result)
-        return 0 if looped is None else prod(looped)
+        axes = self.iterated(shapes, result)
+        return 0 if axes is None else prod(axes)
 
     def joined(self, before: Op | None) -> Op | None:
         """One view that does the work of ``before``, which makes its source, and of itself; None if there is none.
@@ -158,7 +158,7 @@ class _OneSource(_Op):
 
 class _View(_OneSource):
     __slots__ = ()
-    kind: Kind = "view"
+    effect: Effect = "view"
 
 
 class _Shaping(_View):
@@ -182,13 +182,13 @@ class _ViewOrCopy(_OneSource):
     reason: str
 
     @property
-    def kind(self) -> Kind:
+    def effect(self) -> Effect:
         return "copy" if self.reason else "view"
 
 
 class _Copying(_OneSource):
     __slots__ = ()
-    kind: Kind = "copy"
+    effect: Effect = "copy"
 
 
 class _Dropping(_OneSource):
@@ -402,7 +402,7 @@ class Sum(_Dropping):
         gone = set(self.axes)
         return self.arranged(shape) if len(gone) == len(self.axes) and gone <= set(range(len(shape))) else None
 
-    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return sources[0]
 
 
@@ -428,7 +428,7 @@ class Scale(_OneSource):
     def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0] if self.count > 0 else None
 
-    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return result
 
 
@@ -446,7 +446,7 @@ class Multiply(_TwoSources):
         lhs, rhs = (1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs
         return broadcast(lhs, rhs) if _fit(lhs, rhs) else None
 
-    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return result
 
 
@@ -525,7 +525,7 @@ class Matmul(_TwoSources):
     def result_dtype(self, dtype: str) -> str:
         return self.sums or dtype
 
-    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return (*result, self.contracted(*sources)[0])
 
 
@@ -564,11 +564,11 @@ class Native(_ManySources):
             return None
         return tuple([sizes[letter] for letter in output])
 
-    def loops(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
+    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
         return tuple(self.by_letter(sources).values())
 
     def multiply_adds(self, shapes: Sequence[Shape], result: Shape) -> int:
-        return prod(self.loops(shapes, result)) * max(len(self.operands) - 1, 1)
+        return prod(self.iterated(shapes, result)) * max(len(self.operands) - 1, 1)
 
 
 @record

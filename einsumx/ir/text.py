@@ -11,8 +11,9 @@ from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import OpCost, PlanCost, program_cost
 from einsumx.ir.fill import density
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, names_in
 from einsumx.ir.verify import replay
 from einsumx.log import log, tells_plans
@@ -109,7 +110,7 @@ def brief_text(program: Program) -> str:
                 name = f"multiply({', '.join(sources)})"
             case ops.Sum():
                 name = f"sum({name})"
-            case _ if op.kind == "copy":
+            case _ if op.effect == "copy":
                 copies.append(name)
         names[op.out] = name
     return "".join([f"copy {each}; " for each in copies]) + names[program.result]
@@ -235,7 +236,7 @@ def call_text(op: Op) -> str:
 def remark_text(op: Op, cost: OpCost) -> str:
     """The cost of an op, and the reason if it copies; of sparse arrays, estimates."""
     if cost.stored is not None:
-        work = f"about {quantity(cost.multiply_adds)} multiply-adds, " if op.kind == "work" else ""
+        work = f"about {quantity(cost.multiply_adds)} multiply-adds, " if op.effect == "work" else ""
         return f"{work}stores {_stored_text(cost.stored, cost.shape)}"
     match op:
         case ops.Transpose(reason="") | ops.Diagonal(reason="") | ops.Reshape() | ops.Expand() | ops.First():

@@ -15,10 +15,11 @@ from typing import Any
 
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
 from einsumx.ir.loops import Loops, natural_order
+from einsumx.ir.operand import Path
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand, Path
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import MatrixLayout, Traits
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
@@ -39,23 +40,15 @@ _CHEAP = 0.1
 """The most time of copies, relative to that of the product, with which no other way can be much faster."""
 
 
-def direct_ops(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
-) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a contraction, and the slot of the result, if they are clear.
-
-    Args:
-        equation: with sizes, none of them 0.
-        operands: shape, dtype and layout of each operand.
-        path: the steps.
-        traits: of the framework.
-        dtype: of the result.
-    """
+def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
+    """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
+    equation, operands, dtype = contraction.equation, contraction.operands, contraction.dtype
+    traits = contraction.place.traits
     count, rates = len(operands), traits.rates
     steps = prod(equation.sizes) * max(count - 1, 1)
     # Compared first, as there may be more steps than a float holds.
     is_quick = steps <= rates.call * _loop_rate(rates) * (count + 1) and _is_one_call(equation, steps, rates)
-    if is_quick and may_be_one_einsum(equation, operands, traits, dtype):
+    if is_quick and may_be_one_einsum(contraction):
         return (one_einsum(equation, count),), count
     if not traits.strided or not traits.views or dtype in dict(traits.widen):
         return None
@@ -70,7 +63,7 @@ def direct_ops(
     elif count == 2:
         term = _product_of_sums(terms[0], terms[1], output, ResultUse(output), traits, dtype, count, calls)
     else:
-        term = _network(terms, path, output, traits, dtype, calls)
+        term = _network(terms, contraction.path, output, traits, dtype, calls)
     if term is None:
         return None
     slot = count + len(calls)
@@ -268,11 +261,13 @@ def _loop_rate(rates: Rates) -> float:
     return rates.sweep or rates.native
 
 
-def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
+def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
+    equation, operands, dtype = contraction.equation, contraction.operands, contraction.dtype
+    traits = contraction.place.traits
     if not traits.rates.native or dtype not in traits.native_dtypes:
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from einsumx import log
     from einsumx.ir import fill, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
-    from einsumx.ir.program import Operand, Path
+    from einsumx.ir.operand import Operand, Path
     from einsumx.planner import search
     from einsumx.planner import sparse_path as stored
     from einsumx.planner.search import Pace, Tree

@@ -12,7 +12,7 @@ from math import inf, prod
 from typing import NamedTuple
 
 from einsumx.ir.fill import density_of_sum, work
-from einsumx.ir.program import Path
+from einsumx.ir.operand import Path
 
 _ALL = 8
 """Up to so many operands, the search covers all paths, in some milliseconds."""

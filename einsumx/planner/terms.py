@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.layout import contiguous, memory_order, merged_stride
+from einsumx.ir.operand import Operand
 from einsumx.ir.parse import SYMBOLS, symbol
-from einsumx.ir.program import Operand
 from einsumx.ir.traits import Traits
 
 Labels: TypeAlias = tuple[int, ...]

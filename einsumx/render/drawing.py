@@ -117,7 +117,7 @@ _STYLES = {
     ("cost", "copy"): "copy",
     ("cost", "view"): "quiet",
 }
-"""The CSS classes of a text by its column and by the kind of its row; others have the class ``text``."""
+"""The CSS classes of a text by its column and by the symbol of its row; others have the class ``text``."""
 
 _SHRINK = 0.8
 """A picture shrinks to this share of its width in a narrow window; below that, the window scrolls."""
@@ -248,7 +248,7 @@ class _Picture:
             node = nodes[row.number] = _MARGIN + self._lane * (lane + 0.5), y + _MIDDLE
             for source in dict.fromkeys(row.sources):
                 self._draw_edge(nodes[source], node)
-            self._draw_symbol(row.kind, *node)
+            self._draw_symbol(row.symbol, *node)
             now = timeline.base + row.held
             if now != alive:
                 style = "text strong" if now == self._peak else "quiet"
@@ -273,9 +273,9 @@ class _Picture:
         meanings = {"base": "operands", "made": "intermediates, result"}
         if timeline.limit:
             meanings = {"base": "result, blocks read ahead", "made": "blocks, intermediates", "limit": "the limit"}
-        for kind, meaning in meanings.items():
-            if kind != "limit" or self._limit:
-                self._draw_symbol(kind, self._bars + 6, y + _MIDDLE)
+        for symbol, meaning in meanings.items():
+            if symbol != "limit" or self._limit:
+                self._draw_symbol(symbol, self._bars + 6, y + _MIDDLE)
                 y = self._draw_lines(self._bars + 18, y, [meaning], "quiet")
         y = max(left, y)
         for name, (x, _) in self._columns.items():
@@ -285,7 +285,7 @@ class _Picture:
     def _draw_cells(self, row: PictureRow, cells: Mapping[str, Sequence[str]], y: float) -> float:
         """Draw the texts of a row, and its share of the work as a line. Returns where the longest text ends."""
         for name, (x, width) in self._columns.items():
-            self._draw_lines(x, y, cells[name], _STYLES.get((name, row.kind), "text"))
+            self._draw_lines(x, y, cells[name], _STYLES.get((name, row.symbol), "text"))
             if name == "cost" and row.work:
                 width *= row.work / self._most_work
                 _add(self._tree, "rect", "work", x=x, y=y + _LINE - 3, width=width, height=2)
@@ -306,8 +306,8 @@ class _Picture:
         across = f"V{_number(y)}" if begin_x == x else f"V{_number(y - 6)}q0 6 {turn} 6H{_number(x)}"
         _add(self._tree, "path", "edge", d=f"M{_number(begin_x)} {_number(begin_y)}{across}")
 
-    def _draw_symbol(self, kind: str, x: float, y: float) -> None:
-        _add(self._front, "path", kind, d=f"M{_number(x)} {_number(y)}{_SHAPES[kind]}")
+    def _draw_symbol(self, symbol: str, x: float, y: float) -> None:
+        _add(self._front, "path", symbol, d=f"M{_number(x)} {_number(y)}{_SHAPES[symbol]}")
 
     def _draw_rect(self, style: str, left: float, top: float, right: float, bottom: float) -> None:
         if right > left:

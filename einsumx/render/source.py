@@ -19,7 +19,8 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, visible
 from einsumx.ir import ops
 from einsumx.ir.cost import slots
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 from einsumx.render.recorder import Code, import_statement, recording
 
 _COLUMNS, _INDENT = 100, 4
@@ -88,7 +89,7 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], described:
     for op in program.ops:
         arrays = [values[slot] for slot in op.sources]
         value = values[op.out] = known(_recorded(framework, kernel(op), arrays), op.out)
-        if op.kind != "view" and not isinstance(op, ops.Cast):
+        if op.effect != "view" and not isinstance(op, ops.Cast):
             sources[id(value)] = arrays
         if isinstance(op, ops.Transpose | ops.Diagonal | ops.Copy) and op.reason:
             reasons[id(value)] = f"a copy: {visible(op.reason)}"

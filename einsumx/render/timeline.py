@@ -18,19 +18,19 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stage_cost import StageCost, StageCostModel
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.blocked.text import blocked_text, stage_lines
-from einsumx.errors import EinsumxError, visible
+from einsumx.errors import visible
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.bind import label_names
 from einsumx.ir.cost import OpCost, in_use, program_cost
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, evaluated_shape, names_in
 from einsumx.ir.text import call_text, quantity, remark_text, summary
 from einsumx.measuring.calibration import traits_in
-from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.programs import program_text
 
-Kind: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
+Symbol: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PictureRow:
 
     Attributes:
         number: the slot of its value; -1 for the result row.
-        kind: the kind of row.
+        symbol: the mark of its kind of row in a picture.
         call: the call as a plan prints it.
         axes: labels and sizes of its value's axes, and of those that it sums over.
         array: bytes and dtype of its value; empty for a view.
@@ -52,7 +52,7 @@ class PictureRow:
     """
 
     number: int
-    kind: Kind
+    symbol: Symbol
     call: str
     axes: str
     array: str
@@ -100,8 +100,11 @@ def _with_typical_sizes(program: Program) -> Program:
     for operand in program.operands:
         strides = None if operand.strides is None else evaluated_shape(operand.strides, values)
         operands.append(replace(operand, shape=evaluated_shape(operand.shape, values), strides=strides))
-    ops = tuple([op.sized(values) for op in program.ops])
-    return replace(program, operands=tuple(operands), ops=ops, shape=evaluated_shape(program.shape, values))
+    equation = program.contraction.equation
+    shapes = tuple([operand.shape for operand in operands])
+    equation = equation._replace(sizes=evaluated_shape(equation.sizes, values), shapes=shapes)
+    contraction = replace(program.contraction, equation=equation, operands=tuple(operands))
+    return replace(program, contraction=contraction, ops=tuple([op.sized(values) for op in program.ops]))
 
 
 def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
@@ -113,7 +116,7 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
 
     >>> import einsumx
     >>> timeline = plan_timeline(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"), None)
-    >>> [(row.kind, row.call) for row in timeline.rows[:3]]
+    >>> [(row.symbol, row.call) for row in timeline.rows[:3]]
     [('operand', '%0 = operand 0'), ('view', '%2 = transpose %0 (1,0)'), ('operand', '%1 = operand 1')]
     """
     text = program_text(program, program_cost(program, kernels))
@@ -180,7 +183,7 @@ class _AxisNames:
     def of(self, op: ops.Op, shape: Sequence[int]) -> str:
         """The axes of an op's result, and those that it sums over."""
         written = self.text(op.out, shape)
-        if op.kind != "work":
+        if op.effect != "work":
             return written
         kept = {label for axis in self.labels.get(op.out, ()) for label in axis}
         read = [label for slot in op.sources for axis in self.labels.get(slot, ()) for label in axis]
@@ -189,12 +192,8 @@ class _AxisNames:
 
 
 def _plan_axes(program: Program) -> _AxisNames:
-    """The axes of a plan; without labels if its equation does not fit, which a plan made by hand allows."""
-    try:
-        equation = sized_equation(program.equation, [operand.shape for operand in program.operands])
-        labels = axis_labels(program, equation.inputs, equation.output, equation.sizes)
-    except (EinsumxError, LookupError, RuntimeError):
-        return _AxisNames({})
+    equation = program.contraction.equation
+    labels = axis_labels(program, equation.inputs, equation.output, equation.sizes)
     return _AxisNames(labels, tuple(map(visible, label_names(equation))), equation.sizes)
 
 
@@ -211,11 +210,11 @@ def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Pi
 
 
 def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> PictureRow:
-    kind: Kind = "native" if isinstance(op, ops.Native) else op.kind
+    symbol: Symbol = "native" if isinstance(op, ops.Native) else op.effect
     call = f"%{op.out} = {call_text(op)}"
-    array = "" if op.kind == "view" else _array(cost.allocated, cost.dtype)
+    array = "" if op.effect == "view" else _array(cost.allocated, cost.dtype)
     held += cost.workspace
-    return PictureRow(op.out, kind, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
+    return PictureRow(op.out, symbol, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
 
 
 class _BlockedRows:

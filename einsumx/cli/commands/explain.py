@@ -16,7 +16,7 @@ from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.algebra import PLUS_TIMES
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.ir.text import in_columns, summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
