@@ -155,8 +155,7 @@ def operands(draw, case, dtypes):
 
 
 def assert_right(result, expected):
-    verdict = judge(result, expected)
-    assert verdict, verdict.wrong
+    assert judge(result, expected)
 
 
 # -- whole contractions -----------------------------------------------------------------------------------------
