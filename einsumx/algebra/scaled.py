@@ -162,8 +162,7 @@ def _of_mantissas(traits: Traits) -> Traits:
         traits,
         matmul_dtypes=traits.matmul_dtypes - HALVES,
         native_dtypes=traits.native_dtypes - HALVES,
-        wide_matmul=frozenset(),
-        wide_sum=frozenset(),
+        wide_ops=frozenset(),
     )
 
 

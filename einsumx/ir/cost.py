@@ -263,7 +263,7 @@ class CostModel:
     def __init__(self, framework: Traits, dtype: str) -> None:
         self._rates = rates = framework.rates
         self._is_strided, self._long_side = framework.strided, framework.long_side
-        self._tiny_matmul = framework.tiny_matmul
+        self._tiny_matmul = framework.layouts(dtype).tiny if framework.strided else 0
         self._size = itemsize(dtype)
         self._byte = 1 / rates.stream
         self._arithmetic = relative_work(dtype, rates)
@@ -532,7 +532,7 @@ def _matmul_price(
     calls = sorted(batch)[:-1] if framework.max_batch_axes == 1 else ()
     if (
         framework.strided
-        and framework.batch_layout == "C"
+        and framework.layouts(lhs.dtype).batch == "C"
         and any(each.strides is not None and not is_contiguous(each.shape, each.strides) for each in operands)
     ):
         calls = list(batch)  # one for each pair of matrices
