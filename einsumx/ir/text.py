@@ -199,26 +199,26 @@ def quantity(number: float, unit: str = "") -> str:
 def remark_text(op: Op, cost: OpCost) -> str:
     """The cost of an op, and the reason if it copies; of sparse arrays, estimates."""
     multiply_adds = quantity(cost.multiply_adds)
-    if cost.stored is None:
+    if cost.nnz is None:
         return op.filled(op.remark, multiply_adds=multiply_adds, copied=quantity(cost.copied, "B"))
     work = f"about {multiply_adds} multiply-adds, " if op.effect == "work" else ""
-    return f"{work}stores {_stored_text(cost.stored, cost.shape)}"
+    return f"{work}stores {_nnz_text(cost.nnz, cost.shape)}"
 
 
 def operand_text(operand: Operand) -> str:
     """An operand's shape, and the share of its elements that it stores if it is sparse.
 
-    >>> operand_text(Operand((2, 3), "float32")), operand_text(Operand((600, 500), "float32", stored=3000))
+    >>> operand_text(Operand((2, 3), "float32")), operand_text(Operand((600, 500), "float32", nnz=3000))
     ('(2,3)', '(600,500):1%')
     """
-    if operand.stored is None:
+    if operand.nnz is None:
         return shape_text(operand.shape)
     return f"{shape_text(operand.shape)}:{_percent(density(operand))}"
 
 
-def _stored_text(stored: int, shape: tuple[int, ...]) -> str:
-    share = _percent(min(stored / max(prod(shape), 1), 1.0))
-    return f"about {quantity(stored)} of {quantity(prod(shape))} elements ({share})"
+def _nnz_text(nnz: int, shape: tuple[int, ...]) -> str:
+    share = _percent(min(nnz / max(prod(shape), 1), 1.0))
+    return f"about {quantity(nnz)} of {quantity(prod(shape))} elements ({share})"
 
 
 def _percent(share: float) -> str:
