@@ -452,6 +452,7 @@ def test_precision_reaches_every_product():
         ({"out_sharding": "x"}, "out_sharding= is a PartitionSpec or a NamedSharding, not 'x'"),
         ({"precision": ["high", "high"]}, "precision= and out_sharding= are hashable values"),
         ({"preferred_element_type": "float32", "dtype": "float32"}, "both choose the result's dtype"),
+        ({"preferred_element_type": "float32", "accumulate": "float32"}, "both choose the dtype of sums"),
         ({"preferred_element_type": "float64"}, "64-bit types are off"),
     ],
 )
