@@ -12,7 +12,7 @@ from peaks import OBJECTS, numpy_peak
 import einsumx
 from einsumx import BackendError, MemoryLimit, addeinsum
 from einsumx.adapters.registry import get_backend
-from einsumx.streaming.blocks import difference
+from einsumx.blocked.boxes import difference
 
 EQUATION = "ij,jk->ik"
 a, b, c = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5) - 7, np.arange(15.0).reshape(3, 5)
