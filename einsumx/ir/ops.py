@@ -671,6 +671,7 @@ class Zeros(_Shaping, _ManySources):
     their elements are not read.
     """
 
+    parameters = "shape", "dtype"
     call = "{name} {shape} {dtype}"
     remark = "a label has size 0"
     functions = ("zeros",)
