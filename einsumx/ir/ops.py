@@ -218,7 +218,7 @@ class _Shaping(Op):
     """An op that states the shape of its result, in the third field."""
 
     __slots__ = ()
-    parameters = ("shape",)
+    parameters: ClassVar[tuple[str, ...]] = ("shape",)
     shape: Shape
 
     @property
