@@ -21,11 +21,13 @@ from summary import geometric_mean
 
 from einsumx.adapters.registry import get_backend
 from einsumx.ir import cost
+from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.cost import program_seconds
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 from einsumx.ir.traits import Traits
 from einsumx.planner.candidates import selected_program
-from einsumx.planner.lower import Setting
+from einsumx.planner.path import find_path
 from einsumx.planner.selection import Selection
 from einsumx.runtime.prepare import sized_equation
 
@@ -82,10 +84,9 @@ def read(path: Path, framework: str) -> Fit:
     for row in rows:
         operands = [_operand(each) for each in row["operands"]]
         sized = sized_equation(row["equation"], [operand.shape for operand in operands])
-        setting = Setting(framework, "", traits, operands[0].dtype)
-        programs.append(
-            [selected_program(sized, operands, "auto", setting, _selection(each)) for each in row["candidates"]]
-        )
+        place, dtype = Place(framework, "", traits), operands[0].dtype
+        contraction = Contraction(sized, tuple(operands), dtype, find_path(sized, "auto", operands), place)
+        programs.append([selected_program(contraction, _selection(each)) for each in row["candidates"]])
     return Fit(traits, programs, [[each["seconds"] for each in row["candidates"]] for row in rows])
 
 

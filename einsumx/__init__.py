@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from einsumx.expressions import Expression, expression
     from einsumx.host.array_memory import memory_pool_info, set_memory_pool
     from einsumx.host.threads import get_num_threads, set_num_threads
-    from einsumx.ir.program import Operand
+    from einsumx.ir.operand import Operand
     from einsumx.ir.traits import Traits
     from einsumx.measuring.effort import effort, freeze, get_effort, set_effort
     from einsumx.patching import patch, patched, unpatch
@@ -101,7 +101,7 @@ _LAZY = {
     "FrexpResult": "algebra.scaled",
     "MemoryAmount": "runtime.limits",
     "MemoryLimit": "runtime.limits",
-    "Operand": "ir.program",
+    "Operand": "ir.operand",
     "Plan": "plans",
     "Semiring": "semirings",
     "Traits": "ir.traits",

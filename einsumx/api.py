@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
     from einsumx.blocked import plan as blocked_plan
-    from einsumx.ir import program, sizes
+    from einsumx.ir import operand, sizes
     from einsumx.ir import text as ir_text
-    from einsumx.ir.program import Operand
+    from einsumx.ir.operand import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime import factors, limits, prepare
     from einsumx.runtime import shapes as described
@@ -52,7 +52,7 @@ else:
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
     blocked_plan = LazyModule("einsumx.blocked.plan")
-    program = LazyModule("einsumx.ir.program")
+    operand = LazyModule("einsumx.ir.operand")
     sizes = LazyModule("einsumx.ir.sizes")
     ir_text = LazyModule("einsumx.ir.text")
     described = LazyModule("einsumx.runtime.shapes")
@@ -370,7 +370,7 @@ def planned(
         device = device or (request.limit.device if is_limited else "")
         described.check_device(adapter, device)
         names = described.as_dtypes(dtypes, len(shapes))
-        operands = tuple(program.Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
+        operands = tuple(operand.Operand(shape, name) for shape, name in zip(shapes, names) if shape is not None)
         return _plan_of_shapes(request, adapter, operands, device, stored)
     if is_limited:
         return plans.as_blocked_plan(streaming_run.plan_within(request).program)
@@ -405,19 +405,19 @@ def _plan_of_shapes(
     if accumulate is not None:
         named = accumulate if isinstance(accumulate, str) else dtype_name(adapter, accumulate, "accumulate")
         options = options._replace(accumulate=named)
-    contraction = prepare.contraction_of(adapter, request.written, operands, device, options)
+    call = prepare.described_call(adapter, request.written, operands, device, options)
     if request.memory_limit is None:
-        return plans.as_plan(prepare.make_program(contraction))
+        return plans.as_plan(prepare.make_program(call))
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
     sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
-    dtype = prepare.result_dtype(adapter, operands, contraction.options)
+    dtype = prepare.result_dtype(adapter, operands, call.options)
     footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))
     if request.out is not None:
         described.check_out(request.out, sized)
         footprint = blocked_cost.ResultFootprint(copied=itemsize(dtype))
     in_place = (not stored,) * len(operands)
-    blocked = blocked_plan.BlockedContraction(contraction, limit, in_place, footprint)
+    blocked = blocked_plan.BlockedContraction(call, limit, in_place, footprint)
     return plans.as_blocked_plan(blocked_plan.blocked_program(blocked))
 
 

@@ -20,8 +20,8 @@ from einsumx.runtime.calls import are_plain, is_key, mode_of
 from einsumx.runtime.prepare import (
     Prepared,
     arrays_of,
-    contraction_of,
     described,
+    described_call,
     one_device,
     runnable,
     sized_equation,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from einsumx import plans
     from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.ir.program import Path
+    from einsumx.ir.operand import Path
     from einsumx.plans import Plan
     from einsumx.runtime.signatures import A, FrameworkKeywords, NumpyResult, Value
     from einsumx.streaming import fingerprints, readers
@@ -267,7 +267,7 @@ class Expression:
         options = replace(self._request, is_cast=not is_written).options(adapter)
         operands = described(adapter, ordered)
         device = one_device(adapter, ordered)
-        return runnable(contraction_of(adapter, self._written, operands, device, options), self._constants)
+        return runnable(described_call(adapter, self._written, operands, device, options), self._constants)
 
 
 def _shape(constant: Any) -> tuple[int, ...]:

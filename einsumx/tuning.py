@@ -14,9 +14,7 @@ from einsumx.errors import BackendError, excerpt
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, displayed, duration
-from einsumx.measuring import wisdom
 from einsumx.measuring.effort import is_frozen
-from einsumx.measuring.findings import computed_text, key_of
 from einsumx.measuring.machine import watched
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import winner
@@ -29,12 +27,11 @@ from einsumx.runtime.prepare import (
     arrays_of,
     contraction_of,
     described,
+    described_call,
     make_program,
     one_device,
-    setting_of,
-    sized_equation,
 )
-from einsumx.runtime.request import Contraction, Options, Request, Written, refuse, split
+from einsumx.runtime.request import Described, Options, Request, Written, refuse, split
 from einsumx.tracing import between_graphs
 
 ESTIMATED = "estimated"
@@ -145,7 +142,7 @@ def tune(
     written, inputs = split(operands)
     request = Request(written, inputs, None, dtype, accumulate, "K", casting, optimize, backend, effort="estimate")
     adapter, arrays = arrays_of(inputs, request.adapter)
-    return _tuned(_contraction(adapter, written, arrays, request.options(adapter)), arrays, rounds)
+    return _tuned(_described(adapter, written, arrays, request.options(adapter)), arrays, rounds)
 
 
 between_graphs(tune)
@@ -153,10 +150,10 @@ between_graphs(tune)
 
 def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
     """The plan that the wisdom has, or else the one that :func:`tune` finds to be the fastest."""
-    contraction = _contraction(adapter, written, arrays, options)
-    if is_frozen() or found(contraction, *setting_of(contraction)) is not None:
-        return as_plan(make_program(contraction))
-    return _tuned(contraction, arrays, rounds=2).plan
+    call = _described(adapter, written, arrays, options)
+    if is_frozen() or found(adapter, contraction_of(call), options.optimize) is not None:
+        return as_plan(make_program(call))
+    return _tuned(call, arrays, rounds=2).plan
 
 
 def choice_text(program: Program, optimize: Any) -> str:
@@ -168,11 +165,7 @@ def choice_text(program: Program, optimize: Any) -> str:
     """
     if program.algebra is not PLUS_TIMES:
         return ESTIMATED
-    sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
-    adapter = get_backend(program.backend)
-    computed = computed_text(program.dtype, program.accumulate)
-    key = key_of(sized, program.operands, computed, optimize)
-    finding = None if key is None else wisdom.find(adapter, program.device, key)
+    finding = found(get_backend(program.backend), program.contraction, optimize)
     if finding is None:
         return ESTIMATED
     if finding.selection == ESTIMATE:
@@ -181,19 +174,18 @@ def choice_text(program: Program, optimize: Any) -> str:
     return f"measured {finding.when}: {gain:.2f} times as fast as the estimate's, {finding.tried} candidates tried"
 
 
-def _contraction(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Contraction:
+def _described(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Described:
     if not all(map(adapter.has_values, arrays)):
         raise BackendError(
             "plans are timed on arrays of one device that are computed at once, not on traced or lazy ones"
         )
     signatures = tuple(map(adapter.signature, arrays))
-    return contraction_of(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
+    return described_call(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
 
 
-def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tuning:
-    adapter = contraction.adapter
-    sized, setting = setting_of(contraction)
-    tried = candidates_of(contraction, sized, setting, most=8)
+def _tuned(call: Described, arrays: Sequence[Array], rounds: int) -> Tuning:
+    adapter, contraction, optimize = call.adapter, contraction_of(call), call.options.optimize
+    tried = candidates_of(contraction, optimize, most=8)
     with watched() as watch:
         times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
         for repeats in times:
@@ -202,7 +194,8 @@ def _tuned(contraction: Contraction, arrays: Sequence[Array], rounds: int) -> Tu
     least = [min(each) for each in times]
     chosen = winner(least)
     seconds = least[chosen], least[0]
-    is_remembered = not doubts and remember(contraction, sized, setting, tried[chosen].selection, seconds, len(tried))
+    selection = tried[chosen].selection
+    is_remembered = not doubts and remember(adapter, contraction, optimize, selection, seconds, len(tried))
     if is_remembered:
         cache_clear()  # plans that were made before do not know of it
     return Tuning(

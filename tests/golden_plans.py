@@ -32,10 +32,11 @@ from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.layout import contiguous
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 from einsumx.plans import BlockedPlan
 from einsumx.runtime.prepare import make_program
-from einsumx.runtime.request import Contraction, Options
+from einsumx.runtime.request import Described, Options
 
 LIMITED = [("numpy", ""), ("torch", "cuda"), ("mxnet", ""), ("jax", "")]
 """The libraries with plans of blocks, which take longest to make."""
@@ -264,7 +265,7 @@ def planned(problem: Problem, adapter: Any, device: str) -> Program | BlockedPla
         strides = problem.strides or (None,) * len(problem.shapes)
         operands = tuple(map(Operand, problem.shapes, problem.dtypes, strides))
         options = Options(algebra=problem.algebra, **problem.keywords)
-        return make_program(Contraction(adapter, problem.equation, operands, device, options), traits, ())
+        return make_program(Described(adapter, problem.equation, operands, device, options), traits, ())
     except einsumx.EinsumxError as error:
         return type(error).__name__
 
@@ -286,7 +287,7 @@ def text(plan: Program | BlockedPlan | str, is_whole: bool) -> str:
 
 def op_text(op: Any) -> str:
     """An op's slot, name, and fields that are not defaults; of a reason only that there is one."""
-    words = [str(op.out), type(op).__name__.lower()]
+    words = [str(op.out), op.name]
     for each in fields(op):
         value = getattr(op, each.name)
         if each.name != "out" and value != each.default:

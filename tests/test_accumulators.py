@@ -41,6 +41,7 @@ def test_sums_are_computed_in_the_accumulator_and_rounded_once():
     np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate="float64"), EXACT)
     np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate=np.float64, memory_limit="99 kB"), EXACT)
     np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate=float, out=np.empty_like(EXACT)), EXACT)
+    np.testing.assert_array_equal(expression(EQUATION, a.shape, b, accumulate="float64")(a), EXACT)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +91,6 @@ def test_plans_with_an_accumulator_are_stored_and_made_again_with_it():
     np.testing.assert_array_equal(of_any_size(a, b), EXACT)
 
 
-def test_an_expression_has_an_accumulator():
-    compiled = expression(EQUATION, a.shape, b, accumulate="float64")
-    np.testing.assert_array_equal(compiled(a), EXACT)
-    assert compiled != expression(EQUATION, a.shape, b)
-    assert compiled == expression(EQUATION, a.shape, b, accumulate=np.float64)
-
-
 def test_calls_with_and_without_an_accumulator_take_turns_also_where_plans_are_measured():
     for _ in range(2):
         for accumulate, expected in ((None, einsum(EQUATION, a, b)), ("float64", EXACT)):
@@ -142,12 +136,6 @@ def test_an_accumulator_that_is_none_or_would_lose_something_is_refused_also_und
     for limit in (None, "1 MB"):
         with pytest.raises(BackendError, match=says):
             einsum(EQUATION, a.astype("int8"), b.astype("int8"), accumulate=accumulate, memory_limit=limit)
-
-
-def test_jaxs_element_type_and_an_accumulator_are_one_too_many():
-    jnp = pytest.importorskip("jax.numpy")
-    with pytest.raises(BackendError, match="accumulate= and preferred_element_type= both choose the dtype of sums"):
-        einsum("i,i->", jnp.ones(3), jnp.ones(3), accumulate="float32", preferred_element_type="float32")
 
 
 # -- integers ---------------------------------------------------------------------------------------------------------

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 from backends_under_test import INSTALLED
+from contractions import contraction
 
 from einsumx.adapters.registry import get_backend
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.ir.verify import verify
 from einsumx.planner.candidates import candidates, selected_program
-from einsumx.planner.lower import Setting
 from einsumx.planner.selection import ESTIMATE, Alternative, Selection, different
 from einsumx.plans import Plan, as_plan
 from einsumx.runtime.execute import executable
-from einsumx.runtime.prepare import sized_equation
 
 PROBLEMS = {
     "bind,bjnd->bnij": ((4, 6, 3, 5), (4, 7, 3, 5)),
@@ -34,13 +33,13 @@ LARGE = {
 }
 
 
-def setting(adapter, dtype="float32"):
-    return Setting(adapter.name, "", adapter.traits(""), dtype)
+def on(adapter, equation, shapes, **options):
+    operands = [Operand(shape, "float32") for shape in shapes]
+    return contraction(equation, operands, adapter.traits(""), adapter.name, **options)
 
 
 def all_candidates(adapter, equation, shapes, most=None):
-    sized = sized_equation(equation, shapes)
-    return candidates(sized, [Operand(shape, "float32") for shape in shapes], "auto", setting(adapter), most)
+    return candidates(on(adapter, equation, shapes), most)
 
 
 @pytest.mark.long
@@ -95,28 +94,23 @@ def test_a_network_has_candidates_with_other_paths_unless_the_user_passed_one():
     tried = all_candidates(INSTALLED[0].adapter, equation, shapes)
     assert {each.program.path for each in tried} == {((0, 1), (0, 1)), ((0, 2), (0, 1)), ((1, 2), (0, 1))}
     path = ((1, 2), (0, 1))
-    operands = [Operand(shape, "float32") for shape in shapes]
-    tried = candidates(sized_equation(equation, shapes), operands, path, setting(INSTALLED[0].adapter), None)
+    tried = candidates(on(INSTALLED[0].adapter, equation, shapes, optimize=path), None, is_path_free=False)
     assert {each.program.path for each in tried} == {path}
     assert len(tried) > 1
 
 
 @pytest.mark.parametrize("names", [("",), ("matmul",), ("matmul 0.1*2 0", "einsum"), ("one einsum", ""), ("\0é",)])
 def test_names_that_no_candidate_has_change_nothing(names):
-    sized = sized_equation("ij,jk->ik", ((30, 20), (20, 40)))
-    operands = [Operand((30, 20), "float32"), Operand((20, 40), "float32")]
-    where = setting(INSTALLED[0].adapter)
-    chosen = selected_program(sized, operands, "auto", where, Selection(None, names))
-    assert chosen.ops == selected_program(sized, operands, "auto", where, ESTIMATE).ops
+    product = on(INSTALLED[0].adapter, "ij,jk->ik", ((30, 20), (20, 40)))
+    chosen = selected_program(product, Selection(None, names))
+    assert chosen.ops == selected_program(product, ESTIMATE).ops
 
 
 def test_a_selection_serves_other_sizes():
     adapter = INSTALLED[0].adapter
     tried = all_candidates(adapter, "abc,cbd->da", ((40, 50, 60), (60, 50, 70)))
     for each in tried[1:]:
-        sized = sized_equation("abc,cbd->da", ((41, 52, 63), (63, 52, 74)))
-        operands = [Operand((41, 52, 63), "float32"), Operand((63, 52, 74), "float32")]
-        other = selected_program(sized, operands, "auto", setting(adapter), each.selection)
+        other = selected_program(on(adapter, "abc,cbd->da", ((41, 52, 63), (63, 52, 74))), each.selection)
         assert [type(op) for op in other.ops] == [type(op) for op in each.program.ops]
 
 

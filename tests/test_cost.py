@@ -3,25 +3,23 @@
 from dataclasses import replace
 
 import pytest
+from contractions import contraction
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.estimate import Sketch, amounts
 from einsumx.ir import ops
-from einsumx.ir.bind import bind
 from einsumx.ir.cost import EINSUM_CALLS, op_seconds, program_cost, slots
 from einsumx.ir.layout import contiguous
-from einsumx.ir.parse import parse_text
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.ir.rates import Rates
 from einsumx.ir.simplify import simplify
 from einsumx.ir.traits import Traits
 from einsumx.planner.builder import Builder
-from einsumx.planner.lower import Setting, lower
+from einsumx.planner.lower import lower
 from einsumx.planner.matmul import Classes, Pair, choose, matmul
 from einsumx.planner.pairwise import native, native_order
-from einsumx.planner.path import find_path
 from einsumx.planner.terms import ResultUse
 
 RATES = Rates(
@@ -199,9 +197,8 @@ def test_blocking_takes_for_an_op_what_its_price_says(backend):
     @settings(max_examples=20)
     def check(case, dtype):
         equation, shapes = case
-        sized = bind(parse_text(equation, len(shapes)), shapes)
-        operands = arrays(*shapes, dtype=dtype)
-        plan = lower(sized, operands, find_path(sized), Setting(backend, "", adapter.cpu, dtype))
+        plan = lower(contraction(equation, arrays(*shapes, dtype=dtype), adapter.cpu, backend))
+        sized = plan.contraction.equation
         parts = amounts(plan, sized.inputs, sized.output, sized.sizes, adapter, traits)
         lies = slots(plan)
         seconds = [op_seconds(op, [lies[slot] for slot in op.sources], traits) for op in plan.ops]
@@ -292,13 +289,11 @@ def test_lowering_takes_for_an_einsum_what_its_ops_cost(drawn):
 
 
 def test_lowering_takes_the_frameworks_own_kernel_where_it_loops_for_less_than_a_call():
-    sized = bind(parse_text("iij->i", 1), [(2, 2, 5)])
-
     def lowered(native):
         rates = Rates(call=1.0, view=0.1, run=0.0, native=native)
         kernel = {"native_any_labels": True, "native_max_labels": 2, "native_max_operands": 1}
         traits = Traits(rates=rates, native_dtypes=frozenset(["float32"]), **kernel)
-        return lower(sized, arrays((2, 2, 5)), find_path(sized), Setting("numpy", "", traits, "float32")).ops
+        return lower(contraction("iij->i", arrays((2, 2, 5)), traits)).ops
 
     calls = lowered(0.0)
     assert [type(op) for op in calls[:1]] == [ops.Diagonal]

@@ -63,12 +63,6 @@ def test_nothing_is_computed_to_measure_plans():
         einsumx.tune("ij,jk->ik", ones, ones)
 
 
-def test_out_is_refused_as_arrays_cannot_be_written_to():
-    ones = array(np.ones((2, 2)))
-    with pytest.raises(einsumx.BackendError, match=r"cannot be written to .* leave out= away"):
-        einsumx.einsum("ij->ji", ones, out=ones)
-
-
 @pytest.mark.parametrize(
     "call",
     [

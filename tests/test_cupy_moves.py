@@ -6,15 +6,13 @@ from random import Random
 
 import numpy as np
 import pytest
+from contractions import contraction
 from cupy_einsum import moved_by_cupy, moved_by_plan
 
 import einsumx
 from einsumx.adapters.registry import get_backend
-from einsumx.ir.bind import bind
 from einsumx.ir.layout import layout_class
-from einsumx.ir.parse import parse_text
-from einsumx.planner.lower import Setting, lower
-from einsumx.planner.path import find_path
+from einsumx.planner.lower import lower
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -45,11 +43,8 @@ def strides_of(problem, dtype):
 def compared(equation, shapes, strides, dtype):
     """What einsumx and ``cupy.einsum`` move along the same path."""
     operands = [einsumx.Operand(shape, dtype, layout_class(shape, steps)) for shape, steps in zip(shapes, strides)]
-    sized_equation = bind(parse_text(equation, len(shapes)), shapes)
-    path = find_path(sized_equation, "auto")
-    traits = get_backend("cupy").traits("cuda:0")
-    program = lower(sized_equation, operands, path, Setting("cupy", "", traits, dtype))
-    return moved_by_plan(program), moved_by_cupy(equation, shapes, strides, dtype, path)
+    program = lower(contraction(equation, operands, get_backend("cupy").traits("cuda:0"), "cupy"))
+    return moved_by_plan(program), moved_by_cupy(equation, shapes, strides, dtype, program.path)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

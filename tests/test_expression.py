@@ -180,6 +180,7 @@ SAME = {
     "the same call": (("ij,jk->ik", (3, 4), (4, 2)), {}),
     "its path": (("ij,jk->ik", (3, 4), (4, 2)), {"optimize": [(0, 1)]}),
     "a dtype": (("ij,jk->ik", (3, 4), (4, 2)), {"dtype": "float32"}),
+    "an accumulator": (("ij,jk->ik", (3, 4), (4, 2)), {"accumulate": "float32"}),
     "another equation": (("ij,jk->ki", (3, 4), (4, 2)), {}),
     "other sizes": (("ij,jk->ik", (3, 5), (5, 2)), {}),
     "another casting": (("ij,jk->ik", (3, 4), (4, 2)), {"casting": "unsafe"}),

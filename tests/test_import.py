@@ -22,8 +22,8 @@ NEVER_FOR_A_PRODUCT = (
 """Packages and modules that a small product of NumPy arrays has no use for."""
 
 NEVER_AT_IMPORT = (
-    *NEVER_FOR_A_PRODUCT, "einsumx.adapters.base", "einsumx.ir.ops", "einsumx.ir.parse", "einsumx.planner.lower",
-    "einsumx.runtime.prepare", "heapq", "logging", "mmap", "shutil",
+    *NEVER_FOR_A_PRODUCT, "einsumx.adapters.base", "einsumx.algebra", "einsumx.ir.ops", "einsumx.ir.parse",
+    "einsumx.planner.lower", "einsumx.runtime.prepare", "einsumx.semirings", "heapq", "logging", "mmap", "shutil",
 )  # fmt: skip
 """Other modules that ``import einsumx`` has no use for, if NumPy has not loaded them."""
 

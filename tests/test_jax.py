@@ -14,8 +14,8 @@ jnp = pytest.importorskip("jax.numpy")
 import einsumx  # noqa: E402
 from einsumx.backends.jax import ADAPTER, TRAITS  # noqa: E402
 from einsumx.ir.cost import op_seconds  # noqa: E402
+from einsumx.ir.operand import Operand  # noqa: E402
 from einsumx.ir.ops import Matmul, Native  # noqa: E402
-from einsumx.ir.program import Operand  # noqa: E402
 
 
 @pytest.fixture
@@ -452,6 +452,7 @@ def test_precision_reaches_every_product():
         ({"out_sharding": "x"}, "out_sharding= is a PartitionSpec or a NamedSharding, not 'x'"),
         ({"precision": ["high", "high"]}, "precision= and out_sharding= are hashable values"),
         ({"preferred_element_type": "float32", "dtype": "float32"}, "both choose the result's dtype"),
+        ({"preferred_element_type": "float32", "accumulate": "float32"}, "both choose the dtype of sums"),
         ({"preferred_element_type": "float64"}, "64-bit types are off"),
     ],
 )

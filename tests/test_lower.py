@@ -4,13 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from contractions import contraction
 
 import einsumx
 from einsumx import Traits
-from einsumx.ir.bind import bind
 from einsumx.ir.ops import Cast, Copy, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
-from einsumx.ir.parse import parse_text
-from einsumx.planner.lower import Setting, lower
+from einsumx.planner.lower import lower
 from einsumx.plans import as_plan, plan_cost
 
 
@@ -182,9 +181,7 @@ def test_where_the_framework_returns_no_views_a_rearrangement_is_a_copy():
 
 def lowered(equation, shapes, traits, dtype):
     """The plan of two operands for a framework of these traits."""
-    sized = bind(parse_text(equation, 2), shapes)
-    operands = [einsumx.Operand(shape, dtype) for shape in shapes]
-    return as_plan(lower(sized, operands, ((0, 1),), Setting("test", "", traits, dtype)))
+    return as_plan(lower(contraction(equation, [einsumx.Operand(shape, dtype) for shape in shapes], traits)))
 
 
 def test_tiny_work_goes_to_the_native_kernel_where_that_is_faster():
@@ -215,8 +212,6 @@ def test_a_batch_axis_stays_between_rows_and_columns_where_that_spares_copies_an
         strided=False,
         min_batch_axes=1,
         max_batch_axes=1,
-        batch_layout="C",
-        broadcasts_batch=False,
         transpose_flags=True,
         inner_batch=True,
         matmul_dtypes=frozenset({"float32"}),

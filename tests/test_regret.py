@@ -6,14 +6,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from contractions import contraction
 
 from einsumx.adapters.registry import get_backend
 from einsumx.ir import cost
 from einsumx.ir.cost import program_seconds
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.planner.candidates import candidates
-from einsumx.planner.lower import Setting
-from einsumx.runtime.prepare import sized_equation
 
 PROBLEMS = {
     "bind,bjnd->bnij": ((4, 30, 3, 40), (4, 20, 3, 40)),
@@ -56,9 +55,7 @@ def test_a_fit_finds_the_rates_that_made_the_times(scripts, constants, tmp_path)
     rows = []
     for equation, shapes in PROBLEMS.items():
         operands = [Operand(shape, "float32") for shape in shapes]
-        tried = candidates(
-            sized_equation(equation, shapes), operands, "auto", Setting("numpy", "", declared, "float32")
-        )
+        tried = candidates(contraction(equation, operands, declared, "numpy"))
         rows.append(
             {
                 "framework": "numpy",

@@ -14,8 +14,8 @@ import einsumx
 from einsumx.adapters.registry import get_backend
 from einsumx.cli.main import main
 from einsumx.ir.bind import bind
+from einsumx.ir.operand import Operand
 from einsumx.ir.parse import parse_sublists, parse_text
-from einsumx.ir.program import Operand
 from einsumx.measuring import effort, findings, store, wisdom
 from einsumx.measuring.calibration import store_rates
 from einsumx.measuring.findings import Finding

@@ -20,7 +20,7 @@ from einsumx.runtime.request import Request, Written
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.ir.algebra import Algebra
-    from einsumx.ir.program import Operand
+    from einsumx.ir.operand import Operand
 
 da: Any = import_module("dask.array")
 dask: Any = import_module("dask")

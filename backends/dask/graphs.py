@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.dask.kernels import add, contract, contract_one
 from einsumx.backends.dask.program import ChunkedProgram, ChunkedStep, Labels
+from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
-from einsumx.ir.program import Operand
 from einsumx.ir.sizes import UNKNOWN
 from einsumx.runtime.factors import Factors
 from einsumx.runtime.results import sum_dtype

@@ -22,11 +22,12 @@ from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir import ops
-from einsumx.ir.bind import EllipsisAxis, SizedEquation
+from einsumx.ir.bind import EllipsisAxis
 from einsumx.ir.cost import slots
-from einsumx.ir.program import Operand, Program
-from einsumx.planner.lower import Setting, lower
-from einsumx.runtime.prepare import parsed, sized_equation
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
+from einsumx.planner.lower import lower
+from einsumx.runtime.prepare import parsed
 from einsumx.runtime.request import Written
 
 Axis: TypeAlias = tuple[int, ...]
@@ -85,20 +86,24 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
             f"a block of MXNet records no contraction in the semiring {program.algebra.name!r}; call the block before "
             "it is hybridized"
         )
-    sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
+    sized = program.contraction.equation
     sizes = tuple(max(size, 2) for size in sized.sizes)
     inputs = tuple(
         tuple((label,) if size == sized.sizes[label] else () for label, size in zip(term, operand.shape))
         for term, operand in zip(sized.inputs, program.operands)
     )
     shapes = tuple(tuple(prod(sizes[label] for label in axis) for axis in axes) for axes in inputs)
-    operands = [Operand(shape, operand.dtype) for shape, operand in zip(shapes, program.operands)]
+    operands = tuple([Operand(shape, operand.dtype) for shape, operand in zip(shapes, program.operands)])
     # MXNet's own einsum would be slow if later calls have larger operands. MXNet 1 has inner batch axes for arrays, not
     # for symbols.
     traits = replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False)
-    setting = Setting(program.backend, program.device, traits, program.dtype, program.accumulate)
     general = lower(
-        SizedEquation(sized.text, sized.inputs, sized.output, sizes, shapes), operands, program.path, setting
+        replace(
+            program.contraction,
+            equation=sized._replace(sizes=sizes, shapes=shapes),
+            operands=operands,
+            place=replace(program.contraction.place, traits=traits),
+        )
     )
     dtypes = {slot: each.dtype for slot, each in slots(general).items()}
 
@@ -158,7 +163,7 @@ class _Recorder:
                 self.put(op.out, self._same(op.src).astype(op.dtype), self.axes[op.src])
             case ops.Copy():
                 self.put(op.out, self._same(op.src), self.axes[op.src])
-            case ops.Expand() | ops.First() | ops.Scale() | ops.Native() | ops.Zeros():
+            case _:
                 raise AssertionError(f"{op} is not planned for MXNet's graphs")
 
     def _same(self, slot: int) -> Array:

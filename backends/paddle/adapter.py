@@ -22,8 +22,8 @@ from einsumx.errors import BackendError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose, Zeros
-from einsumx.ir.program import Operand
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import BLAS, HALVES, Traits
 
@@ -43,7 +43,7 @@ TRAITS = Traits(
     matmul_dtypes=BLAS | INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    wide_sum=HALVES,
+    wide_ops=frozenset({"sum"}),
     rates=Rates(call=3e-6, view=1.5e-6, matrix=0.5e-6, gemm=50e9, stream=10e9, copy=8e9, permute=4e9),
 )
 

@@ -10,8 +10,8 @@ from typing import Any
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import adopts, itemsize, kind
 from einsumx.errors import BackendError
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Multiply, Op
-from einsumx.ir.program import Operand
 from einsumx.ir.traits import HALVES
 
 MAX_AXES = 9

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from einsumx.dtypes import itemsize
 from einsumx.ir.layout import broadcast, contiguous, memory_order, merged_stride
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 
 Shape: TypeAlias = tuple[int, ...]
 

@@ -26,7 +26,7 @@ from einsumx.dtypes import itemsize
 from einsumx.host import array_memory
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.layout import broadcast, contiguous, inverse, layout_pattern, memory_order, pattern_strides
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 
 Shape: TypeAlias = tuple[int, ...]
 Kernel: TypeAlias = Callable[..., Array]

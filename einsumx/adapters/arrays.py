@@ -10,7 +10,7 @@ from einsumx.adapters.typing import Array, Signature
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.imports import LazyModule, loaded
 from einsumx.ir.layout import layout_class
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.ir.traits import Traits
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Arrays:
     def promote_weak(self, dtypes: Sequence[str], weak: Sequence[str]) -> str:
         """The same with further arrays of weak dtypes, which yield to the others.
 
-        See :attr:`~einsumx.ir.program.Operand.weak`.
+        See :attr:`~einsumx.ir.operand.Operand.weak`.
         """
         return self.promote([*dtypes, *weak])
 

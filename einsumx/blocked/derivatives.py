@@ -16,9 +16,9 @@ from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.plan import BlockedContraction, least_limit
 from einsumx.dtypes import itemsize
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.measuring.calibration import calibrated
-from einsumx.runtime.request import Contraction, Options, Written
+from einsumx.runtime.request import Described, Options, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,5 +147,5 @@ class Passes:
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
         copied = whole if traits.compute_dtype(self.options.accumulate or self.dtype) != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=self.beside + earlier + self.extra_bytes(step, place))
-        contraction = Contraction(self.adapter, step.written, operands, self.device, self.options)
+        contraction = Described(self.adapter, step.written, operands, self.device, self.options)
         return BlockedContraction(contraction, self.limit, in_place, landing, rates)

@@ -18,13 +18,13 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError, excerpt
 from einsumx.imports import imported
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.program import Path
+from einsumx.ir.operand import Path
 from einsumx.ir.text import quantity
 from einsumx.measuring.calibration import traits_in
 from einsumx.planner.path import Optimize, find_path
 from einsumx.planner.search import pace_of
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
-from einsumx.runtime.request import Contraction
+from einsumx.runtime.request import Described
 
 _WORTH = 1.25
 """How many times as long smaller blocks may take if the memory that they save allows reading ahead."""
@@ -43,7 +43,7 @@ class BlockedContraction(NamedTuple):
         pieces: the least number of pieces to cut the contraction into, if its sizes allow it.
     """
 
-    contraction: Contraction
+    contraction: Described
     limit: int
     in_place: tuple[bool, ...]
     landing: ResultFootprint

@@ -7,7 +7,7 @@ from math import prod
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation, label_names
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.ir.records import record
 
 

@@ -14,11 +14,13 @@ from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
 from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.cost import result_strides, returns_view
 from einsumx.ir.layout import contiguous, layout_class
-from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.operand import Operand, Path
+from einsumx.ir.program import Program
 from einsumx.ir.traits import Traits
-from einsumx.planner.lower import Setting, lower
+from einsumx.planner.lower import lower
 from einsumx.runtime.prepare import sized_equation
 
 Layout: TypeAlias = tuple[int, ...] | None
@@ -63,8 +65,8 @@ class StageCostModel:
                 strides = layout_class(shape, operand.strides or contiguous(operand.shape))
             described.append(Operand(shape, operand.dtype, strides))
         equation = sized_equation(stage.equation, [operand.shape for operand in described])
-        setting = Setting(self.adapter.name, self.device, traits, self.dtype)
-        return lower(equation, described, stage.path, setting, algebra=self.algebra)
+        place = Place(self.adapter.name, self.device, traits)
+        return lower(Contraction(equation, tuple(described), self.dtype, stage.path, place, algebra=self.algebra))
 
     def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:
         """The shape of a block of an operand."""

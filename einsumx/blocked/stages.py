@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.operand import Path
 from einsumx.ir.parse import symbol
-from einsumx.ir.program import Path
 from einsumx.planner.path import step_outputs
 
 Labels: TypeAlias = tuple[int, ...]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count, islice
 from math import prod
 
 from einsumx.adapters.base import Adapter, Array
@@ -15,10 +16,12 @@ from einsumx.cli.side_by_side import Problem, library_of, placed, random_operand
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.cost import last_uses, op_seconds, program_cost, relative_work, slots
+from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
-from einsumx.ir.text import call_text
 from einsumx.ir.traits import Traits
 from einsumx.measuring.calibration import calibrated, declared
 from einsumx.measuring.machine import watched
@@ -69,7 +72,7 @@ class OpProfile:
     @property
     def call(self) -> str:
         """The op as a plan prints it."""
-        return f"%{self.op.out} = {call_text(self.op)}"
+        return f"%{self.op.out} = {self.op.text}"
 
     @property
     def share(self) -> float | None:
@@ -186,6 +189,15 @@ def random_arrays(backend: str, problem: Problem, device: str) -> list[Array]:
     return [placed(adapter, operand, problem.dtype, device) for operand in random_operands(problem)]
 
 
+def program_of_ops(place: Place, operands: Sequence[Operand], calls: Sequence[ops.Op], result: Operand) -> Program:
+    """Ops by themselves as a program; its equation has a label for each axis of the operands and of the result."""
+    labels = count()
+    shapes = [each.shape for each in (*operands, result)]
+    *inputs, output = [tuple(islice(labels, len(shape))) for shape in shapes]
+    equation = SizedEquation("", tuple(inputs), output, tuple(chain(*shapes)), tuple(shapes[:-1]))
+    return Program(Contraction(equation, tuple(operands), result.dtype, (), place), tuple(calls), calls[-1].out)
+
+
 def _op_profiles(
     program: Program, arrays: Sequence[Array], adapter: Adapter, traits: Traits, announce: Callable[[str], None]
 ) -> Iterator[OpProfile]:
@@ -194,19 +206,10 @@ def _op_profiles(
     dead = last_uses(program.calls, program.result)
     values = dict(enumerate(arrays))
     for op, cost in zip(program.ops, program_cost(program, adapter).ops):
-        announce(f"%{op.out} = {call_text(op)}")
+        announce(f"%{op.out} = {op.text}")
         read, result = list(dict.fromkeys(op.sources)), described[op.out]
-        alone = Program(
-            equation="",
-            backend=program.backend,
-            device=program.device,
-            operands=tuple(described[slot] for slot in read),
-            path=(),
-            ops=(op.renamed({slot: place for place, slot in enumerate(read)}),),
-            result=op.out,
-            shape=result.shape,
-            dtype=result.dtype,
-        )
+        renamed = op.renamed({slot: place for place, slot in enumerate(read)})
+        alone = program_of_ops(program.contraction.place, [described[slot] for slot in read], [renamed], result)
         sources = [described[slot] for slot in op.sources]
         kernel = adapter.kernel(op, [each.shape for each in sources], sources[0].dtype)
         inputs = [values[slot] for slot in op.sources]

@@ -14,10 +14,12 @@ from time import sleep
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
+from einsumx.cli.op_times import program_of_ops
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.host.threads import get_num_threads
 from einsumx.ir import ops
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.contraction import Place
+from einsumx.ir.operand import Operand
 from einsumx.ir.rates import Rates, is_rate
 from einsumx.ir.verify import replay
 from einsumx.measuring.calibration import declared, store_rates
@@ -264,10 +266,10 @@ class _ProgramTimer:
 
     def seconds(self, shapes: Sequence[Shape], steps: Sequence[ops.Op], dtype: str = "float32") -> float:
         """The least time of a program with these ops, in this pass and those before."""
-        out = steps[-1].out
-        shape = replay(steps, shapes)[out]
+        shape = replay(steps, shapes)[steps[-1].out]
         operands = tuple(Operand(shape, dtype) for shape in shapes)
-        program = Program("", self.adapter.name, self.device, operands, (), tuple(steps), out, shape, dtype)
+        place = Place(self.adapter.name, self.device, self.traits)
+        program = program_of_ops(place, operands, steps, Operand(shape, dtype))
         run = executable(program, self.adapter)
         arrays = [_ones(self.adapter, shape, self.device, dtype) for shape in shapes]
         seconds, _ = timed(self.adapter, run, arrays, SECONDS, MOST)

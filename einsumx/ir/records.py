@@ -40,6 +40,8 @@ def record(cls: _Class) -> _Class:
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     for name in _METHODS.difference(cls.__dict__):
         setattr(made, name, getattr(_Methods, name))
+    if issubclass(made, HashedOnce):
+        made.__hash__ = HashedOnce.__hash__
     made._setters = tuple([getattr(made, name).__set__ for name in made.__match_args__])
     made._compared = attrgetter(*[each.name for each in fields(made) if each.compare])
     defaults = [each.default for each in fields(made) if each.default is not each.default_factory]
@@ -96,7 +98,22 @@ class _Methods:
         return type(self), tuple([getattr(self, each.name) for each in fields(self)])
 
 
-_put0 = _put1 = _put2 = _put3 = _put4 = cast(Any, None)
+class HashedOnce:
+    """Records whose hash is computed once, because they are large and often keys of caches."""
+
+    __slots__ = ("_hash",)
+
+    def __hash__(self: Any) -> int:
+        try:
+            return self._hash  # type: ignore[no-any-return]
+        except AttributeError:
+            kind: Any = type(self)
+            value = hash(kind._compared(self))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+
+_put0 = _put1 = _put2 = _put3 = _put4 = _put5 = _put6 = cast(Any, None)
 """In the constructors below, the functions that fill the slots of a class."""
 
 
@@ -121,7 +138,17 @@ def _five(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> None:
     _put4(self, e)
 
 
-_TEMPLATES: Mapping[int, Any] = {3: _three, 4: _four, 5: _five}
+def _seven(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> None:
+    _put0(self, a)
+    _put1(self, b)
+    _put2(self, c)
+    _put3(self, d)
+    _put4(self, e)
+    _put5(self, f)
+    _put6(self, g)
+
+
+_TEMPLATES: Mapping[int, Any] = {3: _three, 4: _four, 5: _five, 7: _seven}
 """Constructors by the number of fields; names, defaults and functions are those of each class."""
 
 

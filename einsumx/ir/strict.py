@@ -90,7 +90,7 @@ def read(kind: type[_T], data: Any) -> _T:
     Raises:
         MalformedError: a field is missing or unknown, or has a value of another type; the message names it.
 
-    >>> from einsumx.ir.program import Operand
+    >>> from einsumx.ir.operand import Operand
     >>> read(Operand, {"shape": [2, 3], "dtype": "float32"})
     Operand(shape=(2, 3), dtype='float32')
     >>> read(Operand, {"shape": [2, "3"], "dtype": "float32"})

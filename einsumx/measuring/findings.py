@@ -20,7 +20,7 @@ from einsumx.planner.selection import Selection
 if TYPE_CHECKING:
     from einsumx.ir import strict
     from einsumx.ir.bind import SizedEquation
-    from einsumx.ir.program import Operand
+    from einsumx.ir.operand import Operand
 else:
     strict = LazyModule("einsumx.ir.strict")
 
@@ -105,7 +105,7 @@ def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, opt
 
     >>> from einsumx.ir.bind import bind
     >>> from einsumx.ir.parse import parse_text
-    >>> from einsumx.ir.program import Operand
+    >>> from einsumx.ir.operand import Operand
     >>> shapes = (7, 1000), (1000, 33)
     >>> operands = Operand(shapes[0], "float32", (1, 7)), Operand(shapes[1], "float32")
     >>> key = key_of(bind(parse_text("ij,jk", 2), shapes), operands, "float32", "auto")

@@ -6,17 +6,19 @@ framework's own einsum), or in the path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, zip_longest
 from typing import NamedTuple
 
 from einsumx.errors import EinsumxError
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import program_seconds
-from einsumx.ir.program import Operand, Path, Program
-from einsumx.planner import search
-from einsumx.planner.lower import Setting, alternatives, lower
-from einsumx.planner.path import Optimize, find_path
+from einsumx.ir.operand import Path
+from einsumx.ir.program import Program
+from einsumx.planner.lower import alternatives, lower
+from einsumx.planner.path import find_path
 from einsumx.planner.selection import ESTIMATE, Selection, different
 
 _FAR = 6.0
@@ -40,43 +42,36 @@ class Candidate(NamedTuple):
     seconds: float
 
 
-def selected_program(
-    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, setting: Setting, selection: Selection
-) -> Program:
+def selected_program(contraction: Contraction, selection: Selection) -> Program:
     """The program of a selection; the estimate makes the other choices.
 
     Raises:
         PathError: its path does not fit the operands.
     """
-    pace = search.pace_of(setting.traits, setting.dtype)
-    path = find_path(equation, optimize if selection.path is None else selection.path, operands, pace)
-    return lower(equation, operands, path, setting, selection.steps)
+    if selection.path is not None:
+        contraction = replace(contraction, path=find_path(contraction.equation, selection.path, contraction.operands))
+    return lower(contraction, selection.steps)
 
 
-def candidates(
-    equation: SizedEquation, operands: Sequence[Operand], optimize: Optimize, setting: Setting, most: int | None = 8
-) -> list[Candidate]:
+def candidates(contraction: Contraction, most: int | None = 8, *, is_path_free: bool = True) -> list[Candidate]:
     """The estimate's choice, and then other plans, in the order in which to try them.
 
     Args:
-        equation: from :func:`~einsumx.ir.bind.bind`.
-        operands: shape, dtype and layout of each operand.
-        optimize: as for :func:`~einsumx.planner.path.find_path`. Other paths are tried for ``"auto"`` alone.
-        setting: where it is computed.
+        contraction: along the estimate's path.
         most: how many to return; None for all that there are.
+        is_path_free: whether other paths are tried.
     """
-    base = selected_program(equation, operands, optimize, setting, ESTIMATE)
-    found = [Candidate(ESTIMATE, base, program_seconds(base, setting.traits))]
+    traits = contraction.place.traits
+    base = lower(contraction)
+    found = [Candidate(ESTIMATE, base, program_seconds(base, traits))]
     known = {base.ops}
-    paths = _other_paths(equation, operands, base.path, setting) if optimize in ("auto", True) else iter(())
-    others = (
-        each for pair in zip_longest(_other_steps(equation, operands, base.path, setting), paths) for each in pair
-    )
+    paths = _other_paths(contraction) if is_path_free else iter(())
+    others = (each for pair in zip_longest(_other_steps(contraction), paths) for each in pair)
     for selection in others:
         if selection is None:
             continue
-        program = selected_program(equation, operands, base.path, setting, selection)
-        seconds = program_seconds(program, setting.traits)
+        program = selected_program(contraction, selection)
+        seconds = program_seconds(program, traits)
         if program.ops in known or (most is not None and seconds > _FAR * found[0].seconds):
             continue
         known.add(program.ops)
@@ -86,29 +81,25 @@ def candidates(
     return found
 
 
-def _other_steps(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
-) -> Iterator[Selection]:
+def _other_steps(contraction: Contraction) -> Iterator[Selection]:
     """Selections that differ in one step, in turn for each step."""
-    steps = alternatives(equation, operands, path, setting)
+    steps = alternatives(contraction)
     for row in zip_longest(*map(different, steps)):
         for number, alternative in enumerate(row):
             if alternative is not None:
                 yield Selection(None, tuple([alternative.name if at == number else "" for at in range(len(steps))]))
 
 
-def _other_paths(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
-) -> Iterator[Selection]:
+def _other_paths(contraction: Contraction) -> Iterator[Selection]:
     """Selections of other paths, those with the least estimated time first."""
-    count = len(operands)
+    count = len(contraction.operands)
     if count < 3:
         return
-    paths = set(_all_paths(count)) if count <= _ALL_TREES else set(_searched_paths(equation))
+    paths = set(_all_paths(count)) if count <= _ALL_TREES else set(_searched_paths(contraction.equation))
     priced = []
-    for other in paths - {path}:
-        program = selected_program(equation, operands, other, setting, ESTIMATE)
-        priced.append((program_seconds(program, setting.traits), other))
+    for other in paths - {contraction.path}:
+        program = lower(replace(contraction, path=other))
+        priced.append((program_seconds(program, contraction.place.traits), other))
     for _, other in sorted(priced):
         yield Selection(other, ())
 

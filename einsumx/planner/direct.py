@@ -15,10 +15,11 @@ from typing import Any
 
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
 from einsumx.ir.loops import Loops, natural_order
+from einsumx.ir.operand import Path
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Operand, Path
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import MatrixLayout, Traits
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, plain_terms
@@ -39,23 +40,15 @@ _CHEAP = 0.1
 """The most time of copies, relative to that of the product, with which no other way can be much faster."""
 
 
-def direct_ops(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, traits: Traits, dtype: str
-) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a contraction, and the slot of the result, if they are clear.
-
-    Args:
-        equation: with sizes, none of them 0.
-        operands: shape, dtype and layout of each operand.
-        path: the steps.
-        traits: of the framework.
-        dtype: of the result.
-    """
+def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
+    """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
+    equation, operands, dtype = contraction.equation, contraction.operands, contraction.dtype
+    traits = contraction.place.traits
     count, rates = len(operands), traits.rates
     steps = prod(equation.sizes) * max(count - 1, 1)
     # Compared first, as there may be more steps than a float holds.
     is_quick = steps <= rates.call * _loop_rate(rates) * (count + 1) and _is_one_call(equation, steps, rates)
-    if is_quick and may_be_one_einsum(equation, operands, traits, dtype):
+    if is_quick and may_be_one_einsum(contraction):
         return (one_einsum(equation, count),), count
     if not traits.strided or not traits.views or dtype in dict(traits.widen):
         return None
@@ -70,7 +63,7 @@ def direct_ops(
     elif count == 2:
         term = _product_of_sums(terms[0], terms[1], output, ResultUse(output), traits, dtype, count, calls)
     else:
-        term = _network(terms, path, output, traits, dtype, calls)
+        term = _network(terms, contraction.path, output, traits, dtype, calls)
     if term is None:
         return None
     slot = count + len(calls)
@@ -268,11 +261,13 @@ def _loop_rate(rates: Rates) -> float:
     return rates.sweep or rates.native
 
 
-def may_be_one_einsum(equation: SizedEquation, operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
+def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
+    equation, operands, dtype = contraction.equation, contraction.operands, contraction.dtype
+    traits = contraction.place.traits
     if not traits.rates.native or dtype not in traits.native_dtypes:
         return False
     if len(operands) > traits.native_max_operands or len(equation.sizes) > traits.native_max_labels:
@@ -483,15 +478,16 @@ def _matrix_product(
             for side in (left, right):
                 side.own = tuple([label for label in batch if label in side.term.labels])
     sides = left, right
-    layout = traits.layout(dtype, bool(batch))
+    layouts = traits.layouts(dtype)
+    layout = layouts.batch if batch else layouts.matrix
     if layout != "strided":
-        return _product_of_packed(sides, batch, layout, use, traits, slot)
+        return _product_of_packed(sides, batch, layout, use, traits, dtype, slot)
     matrices = left.matrices
     is_small = matrices * left.inner * rows * cols <= _SMALL
     slower = 0.0 if is_small else _slower(left, right, traits, dtype)
-    turns = _turns(left, right, batch, use, traits)
+    turns = _turns(left, right, batch, use, traits, dtype)
     if turns or slower:
-        others = _turns(right, left, batch, use, traits)
+        others = _turns(right, left, batch, use, traits, dtype)
         if slower + (turns - others) * traits.rates.view > 0:
             sides, turns = (right, left), others
     if turns >= _UNREADABLE and matrices * rows * cols > _worth_a_search(use):
@@ -537,7 +533,7 @@ def _read(left: _Side, right: _Side, traits: Traits, dtype: str, limit: float) -
 
 def _do_loops_pay(side: _Side, others: int, traits: Traits, dtype: str) -> bool:
     """Whether a product for each element of ``loops`` takes less time than a copy; if large, surely less."""
-    if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
+    if not side.loops or traits.layouts(dtype).batch != "strided":
         return False
     matrices, inner, rows = side.matrices, side.inner, side.height
     count = side.rows // rows
@@ -551,14 +547,20 @@ def _do_loops_pay(side: _Side, others: int, traits: Traits, dtype: str) -> bool:
 
 
 def _product_of_packed(
-    sides: tuple[_Side, _Side], batch: Labels, layout: MatrixLayout, use: ResultUse, traits: Traits, slot: int
+    sides: tuple[_Side, _Side],
+    batch: Labels,
+    layout: MatrixLayout,
+    use: ResultUse,
+    traits: Traits,
+    dtype: str,
+    slot: int,
 ) -> tuple[list[Op], Term] | None:
     """A product on a framework that copies operands with gaps, or all that are not in C order; None if it copies."""
     if layout == "C" and not (sides[0].is_packed(on_right=False) and sides[1].is_packed(on_right=True)):
         sides = sides[::-1]
         if not (sides[0].is_packed(on_right=False) and sides[1].is_packed(on_right=True)):
             return None
-    if any(side.copied or side.has_gaps for side in sides) or _turns(*sides, batch, use, traits) >= _UNREADABLE:
+    if any(side.copied or side.has_gaps for side in sides) or _turns(*sides, batch, use, traits, dtype) >= _UNREADABLE:
         return None
     return _product(sides, batch, slot)
 
@@ -581,7 +583,7 @@ _LOOPED, _UNREADABLE = 4, 8
 """
 
 
-def _turns(left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Traits) -> int:
+def _turns(left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Traits, dtype: str) -> int:
     """The transposes of a product and of its result."""
     count = ((*left.own, *left.free, *left.contracted) != left.term.labels) + (
         (*right.own, *right.contracted, *right.free) != right.term.labels
@@ -590,11 +592,12 @@ def _turns(left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Tra
     order = use.order
     if order is not None:
         return count + (result != order and (len(result) == len(order) or result != use.target(result)))
-    if use.is_ready(result, left.term.sizes, traits):
+    takes_strides = traits.layouts(dtype).batch == "strided"
+    if use.is_ready(result, left.term.sizes, takes_strides):
         return count
     summed = use.contracted
     start = result.index(summed[0])
-    takes_loops = traits.broadcasts_batch and traits.max_batch_axes is None and traits.batch_layout == "strided"
+    takes_loops = takes_strides and traits.max_batch_axes is None
     is_run = result[start : start + len(summed)] == summed and result[-1] not in use.batch
     return count + (_LOOPED if takes_loops and is_run else _UNREADABLE)
 

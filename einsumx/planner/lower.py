@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
-from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import CostModel
 from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Operand, Path, Program
-from einsumx.ir.traits import Traits
+from einsumx.ir.program import Program
+from einsumx.ir.traits import HALVES, Traits, WideOp
 from einsumx.ir.verify import replay
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
@@ -34,134 +35,82 @@ else:  # the direct road needs none of these
     selection = LazyModule("einsumx.planner.selection")
 
 
-class Setting(NamedTuple):
-    """Where a contraction is computed, and in which dtypes.
-
-    Attributes:
-        backend, traits: the target framework.
-        device: recorded in the program.
-        dtype: of the result; the traits decide in which dtype it is computed.
-        accumulate: the dtype to compute in, of which the traits know nothing; None to leave it to them.
-    """
-
-    backend: str
-    device: str
-    traits: Traits
-    dtype: str
-    accumulate: str | None = None
-
-
-class _Problem(NamedTuple):
-    """A contraction to be lowered, as for :func:`lower`.
-
-    Attributes:
-        equation, operands, path, traits, dtype: as for :func:`lower`.
-        accumulate: the dtype to compute in; None to leave it to the traits, or if nothing is computed.
-    """
-
-    equation: SizedEquation
-    operands: Sequence[Operand]
-    path: Path
-    traits: Traits
-    dtype: str
-    accumulate: str | None
-
-
-def lower(
-    equation: SizedEquation,
-    operands: Sequence[Operand],
-    path: Path,
-    setting: Setting,
-    names: Sequence[str] = (),
-    algebra: Algebra = PLUS_TIMES,
-) -> Program:
+def lower(contraction: Contraction, names: Sequence[str] = ()) -> Program:
     """Write a contraction as array calls.
 
     Args:
-        equation: from :func:`~einsumx.ir.bind.bind`.
-        operands: shape, dtype and layout of each operand.
-        path: from :func:`~einsumx.planner.path.find_path`.
-        setting: where, and in which dtypes.
+        contraction: what to compute.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
-        algebra: recorded in the program; the traits are those of the framework in it.
     """
-    backend, device, traits, dtype, accumulate = setting
+    equation, operands = contraction.equation, contraction.operands
     calls: tuple[Op, ...]
     if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
         result = len(operands)
-        calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, dtype),)
+        calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, contraction.dtype),)
     else:
-        computed = None if accumulate is None or equation.is_rearrangement else accumulate
-        lowered = None if names or computed is not None else direct_ops(equation, operands, path, traits, dtype)
+        lowered = None if names or contraction.sums is not None else direct_ops(contraction)
         if lowered is None:
-            problem = _Problem(equation, operands, path, traits, dtype, computed)
-            lowered = _lowered(problem, selection.Choosing(names) if names else selection.BY_COST)
+            lowered = _lowered(contraction, selection.Choosing(names) if names else selection.BY_COST)
         calls, result = lowered
-    named = "" if equation.named == equation.text else equation.named
-    return Program(
-        equation.text, backend, device, tuple(operands), path, calls, result,
-        tuple(map(equation.sizes.__getitem__, equation.output)), dtype, accumulate, algebra, named, tuple(names),
-    )  # fmt: skip
+    return Program(contraction, calls, result, tuple(names))
 
 
-def alternatives(
-    equation: SizedEquation, operands: Sequence[Operand], path: Path, setting: Setting
-) -> list[list[Alternative]]:
-    """The candidates for each step of a path; none for a step without a product of matrices."""
-    _, _, traits, dtype, accumulate = setting
-    problem = _Problem(equation, operands, path, traits, dtype, accumulate)
+def alternatives(contraction: Contraction) -> list[list[Alternative]]:
+    """The candidates for each step of the path; none for a step without a product of matrices."""
+    equation = contraction.equation
     if 0 in equation.sizes:
         return []
     choosing = selection.Choosing(listed=True)
-    _lowered(problem, choosing)
-    steps = (choosing.alternatives or [])[-len(path) :]
-    if len(steps) == 1 and _may_be_one_einsum(problem):
-        model = CostModel(traits, dtype)
-        seconds = model.least_einsum(prod(equation.sizes), len(operands))
+    _lowered(contraction, choosing)
+    steps = (choosing.alternatives or [])[-len(contraction.path) :]
+    if len(steps) == 1 and _may_be_one_einsum(contraction):
+        model = CostModel(contraction.place.traits, contraction.dtype)
+        seconds = model.least_einsum(prod(equation.sizes), len(contraction.operands))
         steps[0].append(selection.Alternative(selection.ONE_EINSUM, seconds, selection.ONE_EINSUM))
     return steps
 
 
-def _lowered(problem: _Problem, choosing: Choosing) -> tuple[tuple[Op, ...], int]:
+def _lowered(contraction: Contraction, choosing: Choosing) -> tuple[tuple[Op, ...], int]:
     """The ops, and the slot of the result."""
-    equation, operands = problem.equation, problem.operands
+    equation, operands = contraction.equation, contraction.operands
     count = len(operands)
-    if choosing.asks_for_one_einsum and _may_be_one_einsum(problem):
+    if choosing.asks_for_one_einsum and _may_be_one_einsum(contraction):
         return (one_einsum(equation, count),), count
-    builder, slot = _compute(problem, choosing)
+    builder, slot = _compute(contraction, choosing)
     if builder.is_tidy:
         return tuple(builder.ops), slot
     calls, result = simplify.simplify(builder.ops, [operand.shape for operand in operands], slot)
-    if choosing.is_by_cost and _may_be_one_einsum(problem) and _one_einsum_is_cheaper(problem, calls):
+    if choosing.is_by_cost and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(contraction, calls):
         return (one_einsum(equation, count),), count
     return calls, result
 
 
-def _may_be_one_einsum(problem: _Problem) -> bool:
-    equation, operands, _, traits, dtype, accumulate = problem
-    return accumulate is None and may_be_one_einsum(equation, operands, traits, dtype)
+def _may_be_one_einsum(contraction: Contraction) -> bool:
+    return contraction.sums is None and may_be_one_einsum(contraction)
 
 
-def _compute(problem: _Problem, choosing: Choosing) -> tuple[Builder, int]:
+def _compute(contraction: Contraction, choosing: Choosing) -> tuple[Builder, int]:
     """The ops in the accumulator; without one, in the result's dtype, or in another one.
 
     That is a wider one if rounding each intermediate would lose too much, and a float for integers if it is exact.
     """
-    equation, operands, path, traits, dtype, accumulate = problem
+    equation, operands, dtype, traits = (
+        contraction.equation, contraction.operands, contraction.dtype, contraction.place.traits
+    )  # fmt: skip
     builder = building.Builder(equation.sizes, traits, len(operands), choosing)
-    if accumulate is not None:
-        return builder, _lower_in(builder, problem, accumulate)
-    sums = narrow.wide_sums(builder, equation, operands, dtype)
+    if contraction.sums is not None:
+        return builder, _lower_in(builder, contraction, contraction.sums)
+    sums = narrow.wide_sums(builder, contraction)
     if sums:
-        return builder, _lower_in(builder, problem, operands[0].dtype, sums=sums)
-    floats = narrow.exact_products(builder, equation, operands, path, dtype)
+        return builder, _lower_in(builder, contraction, operands[0].dtype, sums=sums)
+    floats = narrow.exact_products(builder, contraction)
     if floats is not None:
-        return builder, _lower_in(builder, problem, floats.compute, floats.between)
+        return builder, _lower_in(builder, contraction, floats.compute, floats.between)
     wider = dict(traits.widen).get(dtype)
-    slot = _lower_in(builder, problem, dtype)
+    slot = _lower_in(builder, contraction, dtype)
     if wider is not None and not _rounds_once(builder.ops, operands, traits, dtype):
         builder = building.Builder(equation.sizes, traits, len(operands), choosing)
-        slot = _lower_in(builder, problem, wider)
+        slot = _lower_in(builder, contraction, wider)
     return builder, slot
 
 
@@ -170,18 +119,16 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
     arithmetic = [op for op in calls if op.effect == "work"]
     if len(arithmetic) > 1:
         return False
+    wide = traits.wide_ops if dtype in HALVES else ()
     for op in arithmetic:
         match op:
             case ops.Matmul():
                 shapes = replay(calls, [operand.shape for operand in operands])
-                lhs, rhs = shapes[op.lhs], shapes[op.rhs]
-                is_dot = prod(lhs[:-1]) == prod(rhs[1:]) == 1
-                is_plain = max(len(lhs), len(rhs)) < 3 and not is_dot
-                return dtype in traits.wide_matmul and (traits.wide_everywhere or is_plain)
+                return _product_of(shapes[op.lhs], shapes[op.rhs]) in wide
             case ops.Native() if traits.pairs_by_einsum:
-                return dtype in traits.wide_matmul
+                return "matmul" in wide
             case ops.Sum():
-                return dtype in traits.wide_sum
+                return "sum" in wide
             case ops.Native() | ops.Scale():  # a count can be more than a narrow type holds
                 return False
             case _:
@@ -189,13 +136,19 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
     return True
 
 
-def _one_einsum_is_cheaper(problem: _Problem, calls: Sequence[Op]) -> bool:
+def _product_of(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> WideOp:
+    if max(len(lhs), len(rhs)) > 2:
+        return "batch"
+    return "dot" if prod(lhs[:-1]) == prod(rhs[1:]) == 1 else "matmul"
+
+
+def _one_einsum_is_cheaper(contraction: Contraction, calls: Sequence[Op]) -> bool:
     """Whether the framework's own einsum takes less time than the mere overhead of ``calls``."""
-    equation, operands, _, traits, dtype, _ = problem
+    equation, operands, traits = contraction.equation, contraction.operands, contraction.place.traits
     work = [op for op in calls if op.effect != "view"]
     if (traits.views and not work) or (len(calls) == 1 and isinstance(calls[0], ops.Native | ops.Matmul)):
         return False  # the own einsum would copy
-    model = CostModel(traits, dtype)
+    model = CostModel(traits, contraction.dtype)
     overhead = sum([model.overhead(op) for op in calls])
     count, sizes, steps = len(operands), equation.sizes, prod(equation.sizes)
     if model.least_einsum(steps, count) >= overhead:
@@ -211,14 +164,16 @@ def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
     return [labels[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
 
 
-def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = "", sums: str = "") -> int:
+def _lower_in(builder: Builder, contraction: Contraction, compute: str, between: str = "", sums: str = "") -> int:
     """Append the ops that compute in dtype ``compute``; returns the slot of the result.
 
     The result is cast to dtype ``between`` first, if there is one. With ``sums``, the sums of the only product are in
     that dtype.
     """
-    equation, operands, path, _, dtype, _ = problem
-    terms, repeated, counted = _read(builder, problem, compute)
+    equation, operands, path, dtype = (
+        contraction.equation, contraction.operands, contraction.path, contraction.dtype
+    )  # fmt: skip
+    terms, repeated, counted = _read(builder, contraction, compute)
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     lowered_step = partial(pairwise.wide_product, sums=sums) if sums else pairwise.contract
@@ -257,9 +212,9 @@ def _lower_in(builder: Builder, problem: _Problem, compute: str, between: str = 
     return term.slot
 
 
-def _read(builder: Builder, problem: _Problem, compute: str) -> tuple[list[Term], Labels, Labels]:
+def _read(builder: Builder, contraction: Contraction, compute: str) -> tuple[list[Term], Labels, Labels]:
     """The operands in dtype ``compute``, and the labels without data; see :func:`_without_repeats`."""
-    equation, operands = problem.equation, problem.operands
+    equation, operands = contraction.equation, contraction.operands
     if len(operands) > 1 and not builder.traits.pairs_by_einsum:
         plain = plain_terms(equation, operands, compute)
         if plain is not None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
 from einsumx.dtypes import itemsize, kind
 from einsumx.ir.accumulators import exact_floats, holds, largest, largest_sum
-from einsumx.ir.bind import SizedEquation
-from einsumx.ir.program import Operand, Path
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.sizes import is_known
 from einsumx.planner.builder import Builder
 from einsumx.planner.path import step_outputs
@@ -30,16 +28,17 @@ _LEAST_STEPS = 4096
 """Multiply-adds from which products of floats take less time than products of integers, in spite of the casts."""
 
 
-def wide_sums(builder: Builder, equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> str:
+def wide_sums(builder: Builder, contraction: Contraction) -> str:
     """The dtype of the sums of a product of matrices of narrow integers; empty if there is no such product.
 
     It is no narrower than the result's, as sums wrap; a product that is too small is left to casts of its operands.
     """
+    equation, operands, dtype = contraction.equation, contraction.operands, contraction.dtype
     own = operands[0].dtype
     sums = dict(builder.traits.wide_products).get(own, "")
     if not sums or kind(dtype) not in "iu" or not itemsize(own) < itemsize(dtype) <= itemsize(sums):
         return ""
-    if not _multiplies_operands(builder, equation, operands) or operands[1].dtype != own:
+    if not _multiplies_operands(builder, contraction) or operands[1].dtype != own:
         return ""
     output, (lhs, rhs) = set(equation.output), map(set, equation.inputs)
     contracted = (lhs & rhs) - output
@@ -51,8 +50,9 @@ def wide_sums(builder: Builder, equation: SizedEquation, operands: Sequence[Oper
     return sums if prod(equation.sizes) >= _LEAST_STEPS else ""
 
 
-def _multiplies_operands(builder: Builder, equation: SizedEquation, operands: Sequence[Operand]) -> bool:
+def _multiplies_operands(builder: Builder, contraction: Contraction) -> bool:
     """Whether the contraction is one product whose factors are operands: nothing is summed before it."""
+    equation, operands = contraction.equation, contraction.operands
     summed = set(range(len(equation.sizes))) - set(equation.output)
     if len(operands) != 2 or not summed <= set(equation.inputs[0]) & set(equation.inputs[1]):
         return False
@@ -62,11 +62,10 @@ def _multiplies_operands(builder: Builder, equation: SizedEquation, operands: Se
     )
 
 
-def exact_products(
-    builder: Builder, equation: SizedEquation, operands: Sequence[Operand], path: Path, dtype: str
-) -> ExactFloats | None:
+def exact_products(builder: Builder, contraction: Contraction) -> ExactFloats | None:
     """The floats to compute in if the operands are integers that are narrower than the result's; otherwise None."""
-    traits, dtypes = builder.traits, tuple([operand.dtype for operand in operands])
+    equation, dtype, traits = contraction.equation, contraction.dtype, builder.traits
+    dtypes = tuple([operand.dtype for operand in contraction.operands])
     if not traits.exact_products or kind(dtype) not in "iu" or set(dtypes) == {dtype}:
         return None
     if largest_sum(dtypes, 1) is None or not is_known(equation.sizes):
@@ -74,7 +73,7 @@ def exact_products(
     output = frozenset(equation.output)
     terms = [frozenset(labels) for labels in equation.inputs]
     steps = 0
-    for step, keep in step_outputs(path, terms, output):
+    for step, keep in step_outputs(contraction.path, terms, output):
         taken = [terms.pop(position) for position in sorted(step, reverse=True)]
         terms.append(keep)
         if len(taken) == 2 and taken[0] & taken[1] - keep:
@@ -83,7 +82,7 @@ def exact_products(
     if most is None or steps < _LEAST_STEPS:
         return None
     exact = exact_floats(most)
-    is_plain = _multiplies_operands(builder, equation, operands)
+    is_plain = _multiplies_operands(builder, contraction)
     factor = max([largest(name) or 0 for name in dtypes]) if is_plain else most
     for name, bits in traits.exact_products:
         if name in exact and factor <= 1 << bits:

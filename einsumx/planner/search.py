@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from einsumx.dtypes import itemsize
 from einsumx.imports import LazyModule
 from einsumx.ir.cost import relative_work
-from einsumx.ir.program import Path
+from einsumx.ir.operand import Path
 from einsumx.ir.traits import Traits
 
 _optimizers: Any = LazyModule("opt_einsum.paths")

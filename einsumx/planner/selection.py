@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Annotated, NamedTuple, TypeAlias
 
-from einsumx.ir.program import Path
+from einsumx.ir.operand import Path
 from einsumx.ir.records import record
 
 Name: TypeAlias = Annotated[str, r"[A-Za-z0-9 .,:\-+*/()]{0,500}"]

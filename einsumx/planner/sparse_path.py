@@ -7,12 +7,13 @@ A search by sizes alone treats zeros as work. Here a step costs what its stored 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from math import inf, prod
 from typing import NamedTuple
 
 from einsumx.ir.fill import density_of_sum, work
-from einsumx.ir.program import Path
+from einsumx.ir.operand import Path
 
 _ALL = 8
 """Up to so many operands, the search covers all paths, in some milliseconds."""
@@ -39,6 +40,7 @@ class _Step(NamedTuple):
     work: float
 
 
+@lru_cache(maxsize=1024)
 def sparse_path(
     inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], densities: tuple[float, ...]
 ) -> Path:

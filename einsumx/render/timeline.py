@@ -18,16 +18,16 @@ from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stage_cost import StageCost, StageCostModel
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.blocked.text import blocked_text, stage_lines
-from einsumx.errors import EinsumxError, visible
+from einsumx.errors import visible
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.bind import label_names
 from einsumx.ir.cost import OpCost, in_use, program_cost
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, evaluated_shape, names_in
-from einsumx.ir.text import call_text, quantity, remark_text, summary
+from einsumx.ir.text import quantity, remark_text, summary
 from einsumx.measuring.calibration import traits_in
-from einsumx.runtime.prepare import sized_equation
 from einsumx.runtime.programs import program_text
 
 Symbol: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
@@ -100,8 +100,11 @@ def _with_typical_sizes(program: Program) -> Program:
     for operand in program.operands:
         strides = None if operand.strides is None else evaluated_shape(operand.strides, values)
         operands.append(replace(operand, shape=evaluated_shape(operand.shape, values), strides=strides))
-    ops = tuple([op.sized(values) for op in program.ops])
-    return replace(program, operands=tuple(operands), ops=ops, shape=evaluated_shape(program.shape, values))
+    equation = program.contraction.equation
+    shapes = tuple([operand.shape for operand in operands])
+    equation = equation._replace(sizes=evaluated_shape(equation.sizes, values), shapes=shapes)
+    contraction = replace(program.contraction, equation=equation, operands=tuple(operands))
+    return replace(program, contraction=contraction, ops=tuple([op.sized(values) for op in program.ops]))
 
 
 def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
@@ -189,12 +192,8 @@ class _AxisNames:
 
 
 def _plan_axes(program: Program) -> _AxisNames:
-    """The axes of a plan; without labels if its equation does not fit, which a plan made by hand allows."""
-    try:
-        equation = sized_equation(program.equation, [operand.shape for operand in program.operands])
-        labels = axis_labels(program, equation.inputs, equation.output, equation.sizes)
-    except (EinsumxError, LookupError, RuntimeError):
-        return _AxisNames({})
+    equation = program.contraction.equation
+    labels = axis_labels(program, equation.inputs, equation.output, equation.sizes)
     return _AxisNames(labels, tuple(map(visible, label_names(equation))), equation.sizes)
 
 
@@ -212,7 +211,7 @@ def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Pi
 
 def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> PictureRow:
     symbol: Symbol = "native" if isinstance(op, ops.Native) else op.effect
-    call = f"%{op.out} = {call_text(op)}"
+    call = f"%{op.out} = {op.text}"
     array = "" if op.effect == "view" else _array(cost.allocated, cost.dtype)
     held += cost.workspace
     return PictureRow(op.out, symbol, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)

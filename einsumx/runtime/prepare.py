@@ -23,21 +23,22 @@ from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir import bind, cost, layout, parse, sizes
 from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.contraction import Contraction, Place
 from einsumx.measuring import calibration, wisdom
 from einsumx.planner import lower, path
 from einsumx.runtime import execute
-from einsumx.runtime.request import Contraction, Options, Written
+from einsumx.runtime.request import Described, Options, Written
 
 if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir import text
     from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.operand import Operand, Path
     from einsumx.ir.parse import Equation
-    from einsumx.ir.program import Operand, Path, Program
+    from einsumx.ir.program import Program
     from einsumx.ir.traits import Traits
     from einsumx.planner import search
-    from einsumx.planner.lower import Setting
     from einsumx.runtime import measured, stored
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
@@ -212,10 +213,10 @@ def from_signatures(
     """The plan for plain arrays of these signatures, and the function that runs it, from the cache of plans."""
     device = one_device(adapter, signatures)
     operands = described(adapter, signatures)
-    contraction = contraction_of(adapter, written, operands, device, options)
+    call = described_call(adapter, written, operands, device, options)
     # An optimizer object may find another path next time, so its plan is not cached.
     make = by_layout if isinstance(options.optimize, str | bool | tuple) else by_layout.__wrapped__
-    prepared: Prepared = make(contraction)
+    prepared: Prepared = make(call)
     if options.casting == "no" and not cost.returns_view(prepared.program):
         check_byte_order([signature[2] for signature in signatures])
     return prepared
@@ -250,19 +251,19 @@ def plain_run(
     is_served = traits.dtypes is None or dtype in traits.dtypes
     if sized is None or not is_served or wisdom.may_have(adapter, device, sized):
         return None
-    setting = lower.Setting(adapter.name, device, traits, dtype)
-    steps = found_path(sized, optimize, operands, setting, adapter)
-    return execute.executable(lower.lower(sized, operands, steps, setting), adapter)
+    place = Place(adapter.name, device, traits)
+    steps = _path_of(sized, optimize, operands, place, dtype, adapter)
+    return execute.executable(lower.lower(Contraction(sized, operands, dtype, steps, place)), adapter)
 
 
-def found_path(
-    sized: SizedEquation, optimize: Any, operands: Sequence[Operand], setting: Setting, adapter: Adapter | None = None
+def _path_of(
+    sized: SizedEquation, optimize: Any, operands: Sequence[Operand], place: Place, dtype: str, adapter: Adapter | None
 ) -> Path:
     """The path of a contraction: see :func:`~einsumx.planner.path.find_path`.
 
     Args:
         sized, optimize, operands: as there.
-        setting: where it is computed.
+        place, dtype: where it is computed, and in which dtype.
         adapter: of the arrays that are there to be contracted now, so that the steps have to fit into free memory.
     """
     if len(operands) < 3:
@@ -270,16 +271,16 @@ def found_path(
 
     def room() -> float:
         blocks = None if adapter is None else adapter.blocks
-        free = None if blocks is None else blocks.free_bytes(setting.device)
-        return inf if free is None else free / itemsize(setting.dtype)
+        free = None if blocks is None else blocks.free_bytes(place.device)
+        return inf if free is None else free / itemsize(dtype)
 
-    return path.find_path(sized, optimize, operands, search.pace_of(setting.traits, setting.dtype), room)
+    return path.find_path(sized, optimize, operands, search.pace_of(place.traits, dtype), room)
 
 
-def contraction_of(
+def described_call(
     adapter: Adapter, written: Written, operands: tuple[Operand, ...], device: str, options: Options
-) -> Contraction:
-    """The contraction; a mode of the framework such as ``torch.autocast`` counts as a ``dtype=``.
+) -> Described:
+    """The call; a mode of the framework such as ``torch.autocast`` counts as a ``dtype=``.
 
     It does not change calls that have a ``dtype=`` or an ``out=``, nor what is no sum of products.
     """
@@ -294,7 +295,7 @@ def contraction_of(
         if dtype not in (None, promoted(adapter, operands)):
             casting: Casting = options.casting if options.casting in ("no", "equiv") else "same_kind"
             options = options._replace(dtype=dtype, casting=casting)
-    return Contraction(adapter, written, operands, device, options)
+    return Described(adapter, written, operands, device, options)
 
 
 def described(adapter: Adapter, signatures: Sequence[Signature]) -> tuple[Operand, ...]:
@@ -344,78 +345,79 @@ def one_device(adapter: Adapter, signatures: Iterable[Signature]) -> str:
     return next(iter(devices), "")
 
 
-def runnable(contraction: Contraction, constants: Mapping[int, Array] | None = None) -> Prepared:
+def runnable(call: Described, constants: Mapping[int, Array] | None = None) -> Prepared:
     """The program of a contraction, and the function that runs it, or that tries its candidates first.
 
     With operands of unknown size, which are traced, none is tried.
 
     Args:
-        contraction: what to compute.
+        call: what to compute.
         constants: operands that are known already, by position; the function takes the others.
     """
-    program = make_program(contraction, are_there=True)
+    program = make_program(call, are_there=True)
     # The program's operands have names of labels for sizes that are not known; others are equal, which is quick to see.
-    if program.operands != contraction.operands and sizes.names_in([operand.shape for operand in contraction.operands]):
-        of_any_size = execute.executable_of_any_size(program, contraction.runner, constants)
+    if program.operands != call.operands and sizes.names_in([operand.shape for operand in call.operands]):
+        of_any_size = execute.executable_of_any_size(program, call.runner, constants)
         return Prepared(program, of_any_size, is_fixed=False)
     run = None
-    if contraction.options.effort == "measure":
-        run = measured.trying(contraction, *setting_of(contraction), constants)
-    is_fixed = run is None and not constants and contraction.options.framework is None
-    return Prepared(program, run or execute.executable(program, contraction.runner, constants), is_fixed)
+    if call.options.effort == "measure":
+        run = measured.trying(call.runner, contraction_of(call), call.options.optimize, constants)
+    is_fixed = run is None and not constants and call.options.framework is None
+    return Prepared(program, run or execute.executable(program, call.runner, constants), is_fixed)
 
 
 by_layout = cached("plans")(runnable)
 
 
 def make_program(
-    contraction: Contraction,
+    call: Described,
     traits: Traits | None = None,
     choices: tuple[str, ...] | None = None,
     *,
     are_there: bool = False,
 ) -> Program:
-    """Parse, bind, find a path and lower. This needs no array, and imports no framework if all dtypes are equal.
+    """The program of a call. This needs no array, and imports no framework if all dtypes are equal.
 
     Args:
-        contraction: what to compute.
-        traits: of the framework; None for those with the rates of this machine.
+        call: what to compute.
+        traits, are_there: as for :func:`contraction_of`.
         choices: the names of candidates for the steps; None for what the wisdom has.
+    """
+    adapter, contraction, program = call.adapter, contraction_of(call, traits, are_there=are_there), None
+    may_be_measured = choices is None and call.options.algebra is PLUS_TIMES and contraction.operands == call.operands
+    if may_be_measured and wisdom.may_have(adapter, call.device, contraction.equation):
+        program = measured.remembered(adapter, contraction, call.options.optimize)
+    if program is None:
+        program = call.options.algebra.lowered(lower.lower(contraction, choices or ()))
+    text.tell_plan(program, adapter)
+    return program
+
+
+def contraction_of(call: Described, traits: Traits | None = None, *, are_there: bool = False) -> Contraction:
+    """What a call computes: its equation bound, its dtypes resolved, its path found.
+
+    Args:
+        call: what to compute.
+        traits: of the framework; None for those with the rates of this machine.
         are_there: the arrays are there to be contracted now, so that the steps have to fit into free memory.
     """
-    adapter, written, operands, device, options = contraction
+    adapter, written, operands, device, options = call
     shapes = tuple([operand.shape for operand in operands])
     sized = sized_equation(written, shapes)
     traits = traits or calibration.traits_in(options.algebra, adapter, device)
-    dtype = served_dtype(contraction, traits)
+    dtype = served_dtype(call, traits)
     accumulate = None if options.accumulate is None else accumulator(operands, options, dtype, traits)
-    setting = lower.Setting(adapter.name, device, traits, dtype, accumulate)
-    program = None
     if sized.shapes != shapes:  # unknown sizes have the names of their labels now
         operands = tuple(map(_in_shape, operands, sized.shapes))
-    elif choices is None and options.algebra is PLUS_TIMES and wisdom.may_have(adapter, device, sized):
-        program = measured.remembered(contraction, sized, setting)
-    if program is None:
-        steps = found_path(sized, options.optimize, operands, setting, adapter if are_there else None)
-        program = lower.lower(sized, operands, steps, setting, choices or (), options.algebra)
-        program = options.algebra.lowered(program)
-    text.tell_plan(program, adapter)
-    return program
+    place = Place(adapter.name, device, traits)
+    steps = _path_of(sized, options.optimize, operands, place, dtype, adapter if are_there else None)
+    return Contraction(sized, operands, dtype, steps, place, accumulate, options.algebra)
 
 
 def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
     """The operand with its unknown sizes as the equation has them."""
     strides = layout.pattern_strides(layout.layout_pattern(operand.shape, operand.strides) or (), shape)
     return replace(operand, shape=shape, strides=strides)
-
-
-def setting_of(contraction: Contraction) -> tuple[SizedEquation, Setting]:
-    """The equation with its sizes, and where and in which dtypes it is computed."""
-    adapter, written, operands, device, options = contraction
-    sized = sized_equation(written, [operand.shape for operand in operands])
-    traits = calibration.calibrated(adapter, device)
-    dtype = served_dtype(contraction, traits)
-    return sized, lower.Setting(adapter.name, device, traits, dtype, accumulator(operands, options, dtype, traits))
 
 
 def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> SizedEquation:
@@ -471,13 +473,13 @@ def result_dtype(adapter: Adapter, operands: Sequence[Operand], options: Options
     return dtype
 
 
-def served_dtype(contraction: Contraction, traits: Traits) -> str:
+def served_dtype(call: Described, traits: Traits) -> str:
     """The dtype to return; see :func:`result_dtype`.
 
     Raises:
         BackendError: the framework's einsum does not support it, or an operand's.
     """
-    adapter, _, operands, _, options = contraction
+    adapter, _, operands, _, options = call
     dtype = result_dtype(adapter, operands, options)
     if traits.dtypes is None:
         return dtype

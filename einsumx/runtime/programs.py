@@ -12,11 +12,11 @@ from einsumx.caches import cached
 from einsumx.errors import SizeError, excerpt
 from einsumx.ir.cost import PlanCost
 from einsumx.ir.layout import contiguous
-from einsumx.ir.program import Operand, Program
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
 from einsumx.ir.sizes import is_known
 from einsumx.ir.text import plan_text
 from einsumx.ir.verify import verify
-from einsumx.measuring.calibration import traits_in
 from einsumx.planner import path
 from einsumx.planner.search import MOST_OF_ALL_ORDERS, pace_of
 from einsumx.runtime.execute import executable
@@ -24,20 +24,19 @@ from einsumx.runtime.prepare import (
     arrays_of,
     by_layout,
     check_operand,
-    contraction_of,
     described,
+    described_call,
     make_program,
     one_device,
-    sized_equation,
 )
-from einsumx.runtime.request import Contraction, Options
+from einsumx.runtime.request import Described, Options
 
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""
     operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
-    contraction = Contraction(get_backend(backend), program.equation, operands, device, _options(program))
-    return replace(make_program(contraction), named=program.named)
+    there = make_program(Described(get_backend(backend), program.equation, operands, device, _options(program)))
+    return replace(there, contraction=replace(there.contraction, equation=program.contraction.equation))
 
 
 def _options(program: Program) -> Options:
@@ -50,9 +49,9 @@ def program_text(program: Program, cost: PlanCost) -> str:
     text = plan_text(program, cost)
     if len(program.operands) <= MOST_OF_ALL_ORDERS:
         return text
-    sized = sized_equation(program.equation, [operand.shape for operand in program.operands])
-    traits = traits_in(program.algebra, get_backend(program.backend), program.device)
-    return f"{text}\n{path.path_text(sized, program.path, pace_of(traits, program.dtype))}"
+    contraction = program.contraction
+    pace = pace_of(contraction.place.traits, contraction.dtype)
+    return f"{text}\n{path.path_text(contraction.equation, contraction.path, pace)}"
 
 
 def run_program(program: Program, operands: Sequence[Any]) -> Array:
@@ -78,7 +77,7 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
         if not is_known(operand.shape) and is_known(planned.shape):
             arrays[number] = _in_shape(adapter, number, arrays[number], planned, program.written)
     if not all(is_known(operand.shape) for operand in program.operands):
-        return by_layout(contraction_of(adapter, program.equation, actual, device, _options(program))).run(*arrays)
+        return by_layout(described_call(adapter, program.equation, actual, device, _options(program))).run(*arrays)
     fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
     run: Run = _verified_run(program, adapter, device, fits, adapter.planning_mode(device))
     return run(*arrays)

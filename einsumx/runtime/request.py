@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.typing import FrameworkOptions
     from einsumx.ir import parse
-    from einsumx.ir.program import Operand
+    from einsumx.ir.operand import Operand
     from einsumx.runtime import limits
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
@@ -67,8 +67,8 @@ class Options(NamedTuple):
 DEFAULT = Options()
 
 
-class Contraction(NamedTuple):
-    """Everything that a plan depends on; the key of the cache of plans.
+class Described(NamedTuple):
+    """A call whose operands are described; the key of the cache of plans.
 
     Attributes:
         adapter: the framework's.

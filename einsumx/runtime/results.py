@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.facets import MemoryOrders
     from einsumx.ir import cost, sizes
-    from einsumx.ir.program import Operand, Program
+    from einsumx.ir.operand import Operand
+    from einsumx.ir.program import Program
     from einsumx.runtime import execute, factors, prepare
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.prepare import Prepared

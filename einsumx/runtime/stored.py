@@ -9,7 +9,7 @@ from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import REFUSALS, BackendError, SizeError
 from einsumx.ir.bind import known_sizes
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 
 
 def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:

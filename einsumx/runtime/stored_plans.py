@@ -15,14 +15,15 @@ from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, excerpt, shown
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.program import Operand, Path, Program
+from einsumx.ir.operand import Operand, Path
+from einsumx.ir.program import Program
 from einsumx.ir.strict import LINE, parse, read
 from einsumx.log import warn
 from einsumx.measuring.calibration import check_rates, traits_in
 from einsumx.planner.path import find_path, step_outputs
 from einsumx.planner.selection import Name
 from einsumx.runtime.prepare import make_program, sized_equation
-from einsumx.runtime.request import Contraction, Options, names_as_sublists
+from einsumx.runtime.request import Described, Options, names_as_sublists
 from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
 
 FORMAT = 2  # raised when an old reader would misread a new plan
@@ -75,7 +76,7 @@ def text_of_plan(program: Program) -> str:
     rates = {name: rate for name, rate in asdict(used).items() if rate != getattr(traits.rates, name)}
     plan = _Plan(
         equation=program.equation,
-        named=program.named,
+        named="" if program.written == program.equation else program.written,
         backend=program.backend,
         device=program.device,
         operands=program.operands,
@@ -94,7 +95,7 @@ def text_of_plan(program: Program) -> str:
 
 
 def _listed(program: Program) -> list[Any]:
-    return [{"op": type(op).__name__, **asdict(op)} for op in program.ops]
+    return [{"op": type(op).__name__, **op.fields} for op in program.ops]
 
 
 def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:
@@ -147,12 +148,12 @@ def _planned_again(plan: _Plan, algebra: Algebra) -> Program:
         raise EinsumxError(f"{excerpt(plan.named or plan.equation)} is not the equation {excerpt(sized.text)}")
     _check_path(plan.path, sized)
     options = Options(plan.dtype, "unsafe", plan.path, accumulate=plan.accumulate, algebra=algebra)
-    contraction = Contraction(adapter, written, operands, plan.device, options)
+    call = Described(adapter, written, operands, plan.device, options)
     traits = algebra.traits(adapter, plan.device)
     rates: dict[str, Any] = plan.rates or {}
     traits = replace(traits, rates=replace(traits.rates, **rates))
     try:
-        return make_program(contraction, traits, plan.choices)
+        return make_program(call, traits, plan.choices)
     except OverflowError:
         raise SizeError(f"no contraction has so many multiply-adds\n  {excerpt(sized.text)}") from None
     except ImportError as error:

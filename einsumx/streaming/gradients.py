@@ -16,8 +16,8 @@ from einsumx.algebra.scaled import FrexpResult, times_power
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
 from einsumx.imports import LazyModule
+from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
-from einsumx.ir.program import Operand
 from einsumx.runtime.factors import check_kinds, common_dtype
 from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.prepare import arrays_of, prepare

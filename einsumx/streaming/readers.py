@@ -15,7 +15,7 @@ from einsumx.adapters.staging import Ring
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.host.threads import started
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.runtime.prepare import arrays_of, one_device
 from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import stored_operand

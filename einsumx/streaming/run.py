@@ -25,7 +25,7 @@ from einsumx.host.free_memory import is_out_of_memory
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.log import log, warn
 from einsumx.measuring.calibration import calibrated, traits_in
 from einsumx.runtime.limits import Progress, limit_bytes
@@ -34,11 +34,11 @@ from einsumx.runtime.prepare import (
     check_byte_order,
     check_operand,
     computed_dtype,
-    contraction_of,
+    described_call,
     served_dtype,
     sized_equation,
 )
-from einsumx.runtime.request import Contraction, Options, Request
+from einsumx.runtime.request import Described, Options, Request
 from einsumx.runtime.results import result_order
 from einsumx.storage.array_files import check_whole, stored_name
 from einsumx.storage.maps import give_back
@@ -109,7 +109,7 @@ class _SourcedRequest:
         pool: an executor or several devices; None if the caller computes the blocks.
     """
 
-    contraction: Contraction
+    contraction: Described
     operands: Sequence[Any]
     sources: Sequence[Source]
     own_sources: Sequence[Source]
@@ -194,7 +194,7 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         pool = several.Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
         planned = pool.operands()
     described = tuple(source.operand for source in planned)
-    contraction = contraction_of(adapter, request.written, described, device, options)
+    contraction = described_call(adapter, request.written, described, device, options)
     return _SourcedRequest(contraction, operands, planned, own, names, pool)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from einsumx.adapters.registry import get_backend
@@ -16,7 +16,7 @@ from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
 from einsumx.ir import ops
 from einsumx.ir.algebra import PLUS_TIMES
-from einsumx.ir.program import Operand
+from einsumx.ir.operand import Operand
 from einsumx.ir.text import in_columns, summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
 from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
@@ -224,8 +224,8 @@ def _plan_data(plan: Plan, optimize: str) -> dict[str, Any]:
         "choice": choice_text(plan, optimize),
         "ops": [
             {
-                "op": type(op).__name__.lower(),
-                **asdict(op),
+                "op": op.name,
+                **op.fields,
                 "shape": entry.shape,
                 "dtype": entry.dtype,
                 "multiply_adds": entry.multiply_adds,

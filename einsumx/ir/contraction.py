@@ -1,0 +1,53 @@
+"""``Contraction``: what to compute, with every keyword resolved; the planner makes a program of it."""
+
+from __future__ import annotations
+
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
+from einsumx.ir.bind import SizedEquation
+from einsumx.ir.operand import Operand, Path
+from einsumx.ir.records import HashedOnce, record
+from einsumx.ir.traits import Traits
+
+
+@record
+class Place(HashedOnce):
+    """Where a contraction is computed.
+
+    Attributes:
+        backend: the name of the backend.
+        device: the kind of device; empty for the backend's default.
+        traits: of the framework there.
+    """
+
+    backend: str
+    device: str
+    traits: Traits
+
+
+@record
+class Contraction(HashedOnce):
+    """What to compute: everything that a program depends on.
+
+    Attributes:
+        equation: with sizes.
+        operands: shape, dtype and layout of each.
+        dtype: of the result.
+        path: the operands of each pairwise contraction, as positions in the form of NumPy and opt_einsum.
+        place: where it is computed.
+        accumulate: the dtype that products and sums are computed in, if a result of ``dtype`` in this place has another
+            one by itself; otherwise None.
+        algebra: what sums, products and zeros mean.
+    """
+
+    equation: SizedEquation
+    operands: tuple[Operand, ...]
+    dtype: str
+    path: Path
+    place: Place
+    accumulate: str | None = None
+    algebra: Algebra = PLUS_TIMES
+
+    @property
+    def sums(self) -> str | None:
+        """The dtype of ``accumulate``, if there are products or sums to compute in it."""
+        return None if self.accumulate is None or self.equation.is_rearrangement else self.accumulate
