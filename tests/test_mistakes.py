@@ -147,7 +147,8 @@ MISTAKES = [
 if np.lib.NumpyVersion(np.__version__) >= "1.24.0":  # before, NumPy made an array of objects, with a warning
     MISTAKES += [
         ('einsum("ij,jk->ik", [a, b])', BackendError, r"operand 0, a list: .*einsum\(equation, \*arrays\)"),
-        ('einsum("ij->j", [[1, 2], [3]])', BackendError, "operand 0, a list"),
+        ('einsum("ij->j", [[1, 2], [3]])', BackendError, "operand 0, a list.*with rows of equal length"),
+        ('einsum("i,i->", [b[0], a[0]], a[0])', BackendError, "operand 0, a list.*arrays are operands of their own"),
         ('plan("ij,jk->ik", (2, 3), (3, 4))([a, b])', BackendError, "operand 0, a list"),
     ]
 
@@ -236,13 +237,6 @@ def test_the_traceback_of_an_error_has_one_line_of_einsumx(call):
         call(np.ones((2, 3)))
     files = [frame.filename for frame in traceback.extract_tb(error.value.__traceback__)]
     assert len([name for name in files if name != __file__]) == 1
-
-
-def test_a_ragged_list_is_told_to_have_rows_of_equal_length():
-    with pytest.raises(BackendError, match="with rows of equal length"):
-        einsumx.einsum("ij->", [[1, 2], [3]])
-    with pytest.raises(BackendError, match="arrays are operands of their own"):
-        einsumx.einsum("i,i->", [np.ones(3), np.ones(2)], np.ones(3))
 
 
 def test_a_limit_of_elements_holds_for_a_pair_without_intermediates():

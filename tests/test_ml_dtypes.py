@@ -8,54 +8,17 @@ import pytest
 from processes import printed
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 bfloat16 = ml_dtypes.bfloat16
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(5)
-
-
-def rounded(rng, *shape):
-    return rng.standard_normal(shape).astype(bfloat16)
-
-
-def is_right(found, equation, *arrays):
-    verdict = judge(found.astype("float32"), expect(equation, *[a.astype("float32") for a in arrays], dtype="bfloat16"))
-    return found.dtype == bfloat16 and verdict
-
-
-def test_a_sum_accumulates_in_float32_and_rounds_once():
-    ones = np.ones((4096, 2), bfloat16)
-    assert einsumx.einsum("ij->j", ones).tolist() == [4096, 4096]  # a sum in bfloat16 stops at 256
-    assert einsumx.einsum("ij,ij->", ones, ones) == 8192
-
-
-@pytest.mark.parametrize(
-    "equation", ["ij,jk->ik", "ij->ji", "ii->i", "ij,j->ij", "ij,jk,kl->il", "i,j->ij", "ij,ij->", "...,...->..."]
-)
-@pytest.mark.parametrize("size", [3, 130])
-def test_contractions_of_bfloat16_are_right(rng, equation, size):
-    inputs = equation.partition("->")[0].split(",")
-    arrays = [rounded(rng, *[size] * (2 if term == "..." else len(term))) for term in inputs]
-    assert is_right(einsumx.einsum(equation, *arrays), equation, *arrays)
-
-
-@pytest.mark.parametrize("other", ["bool", "int8", "uint8", "float32", "float64", "complex64", "object"])
-def test_a_mix_of_dtypes_has_numpys_promotion(rng, other):
-    found = einsumx.einsum("ij,jk->ik", rounded(rng, 2, 3), np.ones((3, 4), other))
-    assert found.dtype == np.promote_types(bfloat16, other)
-
-
-@pytest.mark.parametrize("other", ["int16", "int32", "int64", "float16"])
-def test_dtypes_that_numpy_does_not_promote_are_an_error_that_names_them(rng, other):
-    lhs, rhs = rounded(rng, 2, 3), np.ones((3, 4), other)
-    with pytest.raises(einsumx.BackendError, match=f"numpy promotes bfloat16 and {other} to no common dtype"):
+def test_dtypes_that_numpy_does_not_promote_are_an_error_that_names_them():
+    lhs, rhs = np.ones((2, 3), bfloat16), np.ones((3, 4), "int16")
+    with pytest.raises(einsumx.BackendError, match="numpy promotes bfloat16 and int16 to no common dtype"):
         einsumx.einsum("ij,jk->ik", lhs, rhs)
     assert einsumx.einsum("ij,jk->ik", lhs, rhs, dtype="float64").dtype == "float64"
+    assert einsumx.einsum("ij,jk->ik", lhs, rhs.astype(object)).dtype == object
 
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
@@ -66,15 +29,10 @@ def test_other_dtypes_are_an_error_that_says_what_to_do(name):
             call()
 
 
-def test_keywords_take_bfloat16(rng):
-    lhs, rhs = rng.standard_normal((2, 3, 4)).astype("float32"), rng.standard_normal((4, 5)).astype("float32")
-    for dtype in ("bfloat16", bfloat16, np.dtype(bfloat16)):
-        found = einsumx.einsum("aij,jk->aik", lhs, rhs, dtype=dtype, casting="same_kind")
-        assert is_right(found, "aij,jk->aik", lhs, rhs)
-    out = np.zeros((2, 3, 5), bfloat16)
-    halves = lhs.astype(bfloat16), rhs.astype(bfloat16)
-    assert einsumx.einsum("aij,jk->aik", *halves, out=out, accumulate="float64") is out
-    assert is_right(out, "aij,jk->aik", *halves)
+@pytest.mark.parametrize("dtype", [bfloat16, np.dtype(bfloat16)], ids=["type", "dtype"])
+def test_dtype_is_also_the_type_of_ml_dtypes(dtype):
+    found = einsumx.einsum("ij->i", np.ones((2, 4096), "float32"), dtype=dtype, casting="same_kind")
+    assert (found.dtype, found.tolist()) == (bfloat16, [4096, 4096])
 
 
 def test_updates_under_a_limit_or_not_take_bfloat16():
@@ -90,13 +48,6 @@ def test_a_plan_from_shapes_runs():
     assert plan(np.ones((2, 3), bfloat16), np.ones((3, 4), bfloat16)).tolist() == [[3] * 4] * 2
     with pytest.raises(einsumx.BackendError, match="'complex32'"):
         einsumx.plan("ij->i", (2, 3), dtypes="complex32")
-
-
-def test_semirings_and_exponents_take_bfloat16():
-    lhs, rhs = np.array([[1, 2], [3, 4]], bfloat16), np.array([[0, 5], [6, 0]], bfloat16)
-    assert einsumx.semirings.max_plus.einsum("ij,jk->ik", lhs, rhs).tolist() == [[8, 6], [10, 8]]
-    mantissa, exponent = einsumx.einsum_frexp("i,i,i->", *[np.full(2, 2.0**100, bfloat16)] * 3)
-    assert (mantissa, exponent) == (0.5, 302)
 
 
 @pytest.mark.long

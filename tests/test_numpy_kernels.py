@@ -73,8 +73,7 @@ def ran(op, *arrays):
 
 
 def check(result, *expected):
-    verdict = judge(result, expect(*expected))
-    assert verdict, verdict.wrong
+    assert judge(result, expect(*expected))
 
 
 def sublists(lhs, rhs):

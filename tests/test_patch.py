@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from runpy import run_path
 from threading import Event, Thread, get_ident
 from types import SimpleNamespace
 from weakref import ref
@@ -21,6 +20,7 @@ from weakref import ref
 import numpy as np
 import pytest
 from processes import printed
+from threads import in_threads
 
 import einsumx
 from einsumx import patch, patched, patching, unpatch
@@ -218,11 +218,7 @@ def test_threads_that_replace_and_undo_at_once_leave_nothing_behind(name):
                 found.append(float(einsum_of(name)("i,i->", lhs, lhs)))
 
     found, lhs = [], array(name, [1, 2])
-    threads = [Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work)
     assert found == [5] * 200
 
 
@@ -462,8 +458,7 @@ def test_results_are_right_and_the_frameworks(operands, name, calls, left):
     with patched(name):
         result = einsum_of(name)(*arrays)
     assert isinstance(result, type(array(name, 0)))
-    verdict = judge(np.asarray(result), expect(*hosts, dtype="float32"))
-    assert verdict, verdict.wrong
+    assert judge(np.asarray(result), expect(*hosts, dtype="float32"))
     assert len(calls) == 1
     assert left() == []
 
@@ -490,14 +485,6 @@ def test_numpys_keywords_are_honoured(calls, left):
     assert (wide.dtype, wide.flags.f_contiguous) == ("float64", True)
     assert len(calls) == 4
     assert left() == []
-
-
-def test_scalars_and_views_are_as_numpy_gives_them():
-    square = np.arange(9.0).reshape(3, 3)
-    with patched("numpy"):
-        assert type(np.einsum("ii->", square)) is np.float64
-        np.einsum("ii->i", square)[:] = 7
-    assert np.diag(square).tolist() == [7, 7, 7]
 
 
 @pytest.mark.parametrize(
@@ -665,13 +652,6 @@ def test_the_logged_line_has_no_array_in_it(left):
     assert left() == [f"numpy.einsum of labels in lists is left to the framework: it has an operand of type {kind}"]
 
 
-@needs_torch
-def test_numpys_einsum_of_torchs_tensors_makes_numpys_arrays_as_before():
-    torch = import_module("torch")
-    with patched("numpy"), patched("torch"):
-        assert type(np.einsum("ij->ji", torch.ones(2, 3))) is np.ndarray
-
-
 @pytest.mark.skipif(not find_spec("dask"), reason="Dask is not installed")
 def test_numpys_einsum_of_dasks_arrays_stays_lazy():
     dask = import_module("dask.array")
@@ -789,25 +769,6 @@ def test_what_torch_exports_for_other_sizes_too_is_planned(left):
     assert torch.equal(exported.module()(lhs[:3], rhs[:3]), torch.bmm(lhs[:3], rhs[:3]))
     assert "einsum" not in str(exported.graph)
     assert not left()
-
-
-@needs_torch
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_torchscript_writes_its_own_einsum(left, tmp_path):
-    torch = import_module("torch")
-
-    module = tmp_path / "scripted.py"
-    module.write_text("import torch\ndef product(lhs, rhs):\n    return torch.einsum('ij,jk->ik', lhs, rhs)\n")
-    lhs, rhs = torch.ones(2, 3), torch.ones(3, 4)
-    for replacing in (everywhere, patched):
-        with replacing("torch"):
-            product = run_path(str(module))["product"]  # a function is scripted once, and so this is another one
-            traced = torch.jit.trace(product, (lhs, rhs))
-            assert "aten::einsum" in str(traced.graph)
-            assert traced(lhs[:1], rhs).shape == (1, 4)
-            assert "torch.jit.trace" in left()[0]
-            assert "aten::einsum" in str(torch.jit.script(product).graph)
-    assert "aten::einsum" in str(torch.jit.script(run_path(str(module))["product"]).graph)
 
 
 @needs_jax

@@ -106,8 +106,8 @@ class Problem:
             return array[tuple(slice(1, 3) if label in self.output else slice(None) for label in term)]
 
         parts = [corner(host, term) for host, term in zip(self.hosts, self.terms)]
-        verdict = judge(corner(np.asarray(result), self.output), expect(self.equation, *parts, dtype=self.dtype))
-        assert verdict, (verdict.wrong, self.equation)
+        expected = expect(self.equation, *parts, dtype=self.dtype)
+        assert judge(corner(np.asarray(result), self.output), expected), self.equation
 
 
 def measured(problem, measure):

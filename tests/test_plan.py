@@ -71,13 +71,6 @@ def test_every_copy_is_printed_with_its_size_and_reason_and_counts_as_bytes_and_
     assert cost.peak_bytes == cost.input_bytes + 8 * 20 * 30 + 8 * 20 * 40
 
 
-def test_what_a_stored_plan_lacks_is_named():
-    data = json.loads(einsumx.plan("ij->i", (3, 4)).to_json())
-    del data["path"]
-    with pytest.raises(EinsumxError, match="it has no 'path'"):
-        einsumx.Plan.from_json(json.dumps(data))
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -268,28 +268,3 @@ shared.close()
 assert not Path(operand.path).exists()
 """
     assert ended(FORK + script, tmp_path) == (0, "")
-
-
-def test_hostile_threads_leave_the_caches_right(tmp_path):
-    script = """
-def work(start):
-    for number in range(start, start + 20):
-        size = number % 7 + 1
-        lhs, rhs = np.full((size, 3), 2.0), np.ones((3, size))
-        labels = chr(97 + number % 20), chr(65 + number % 20)
-        equation = f"{labels[0]}x,x{labels[1]}->{labels[0]}{labels[1]}"
-        if einsumx.einsum(equation, lhs, rhs).tolist() != [[6.0] * size] * size:
-            wrong.append(equation)
-        if not number % 5:
-            einsumx.cache_clear()
-        einsumx.cache_info()
-wrong = []
-sys.setswitchinterval(1e-6)
-threads = [threading.Thread(target=work, args=(20 * number,)) for number in range(6)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert wrong == []
-"""
-    assert ended(script, tmp_path) == (0, "")

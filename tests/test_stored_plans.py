@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from threads import in_threads
 
 import einsumx
-from einsumx.adapters.registry import BUILTIN
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.conformance.oracle import expect, judge
-from einsumx.conformance.suite import cases
 from einsumx.ir.ops import Zeros
 from einsumx.runtime.execute import executable
 
@@ -241,8 +239,7 @@ def test_a_plan_whose_ops_are_not_those_of_its_equation_is_planned_again_with_a_
     with pytest.warns(RuntimeWarning, match="in another way than the plan that was stored"):
         plan = Plan.from_json(text)
     arrays = arrays_for(plan)
-    verdict = judge(np.asarray(plan(*arrays)), expect(plan.equation, *arrays, dtype=plan.dtype))
-    assert verdict, verdict.wrong
+    assert judge(np.asarray(plan(*arrays)), expect(plan.equation, *arrays, dtype=plan.dtype))
     assert CODE not in plan.source()
 
 
@@ -295,26 +292,6 @@ def test_an_op_that_an_adapter_has_no_kernel_for_is_named_before_any_work(lacks,
 
 
 # -- what is accepted -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("backend", BUILTIN)
-def test_the_plans_of_conformance_cases_are_read(backend):
-    """Every twentieth for each backend, others for each."""
-    read = 0
-    for case in cases("quick")[list(BUILTIN).index(backend) :: 20]:
-        options = {name: value for name, value in case.options if name in ("dtype", "casting", "optimize")}
-        if case.raises is not None or not isinstance(case.equation, str):
-            continue
-        try:
-            shapes = [operand.shape for operand in case.operands]
-            dtypes = [operand.dtype for operand in case.operands]
-            plan = einsumx.plan(case.equation, *shapes, dtypes=dtypes, backend=backend, **options)
-        except (EinsumxError, ModuleNotFoundError):  # a dtype that the backend lacks, or one that only it can promote
-            continue
-        assert Plan.from_json(plan.to_json()) == plan, case.id
-        read += 1
-    assert read > 20
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------

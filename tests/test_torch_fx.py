@@ -2,7 +2,8 @@
 
 import importlib
 import pickle
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import pytest
 
@@ -49,8 +50,19 @@ class WithTensor(torch.nn.Module):
 MODULES = [Separate, InList, InTuple, Sublists, WithTensor]
 
 
+@contextmanager
+def everywhere():
+    """In the whole process, until the block ends."""
+    einsumx.patch("torch")
+    yield
+    einsumx.unpatch("torch")
+
+
+PATCHES = {"none": nullcontext, "block": partial(einsumx.patched, "torch"), "process": everywhere}
+
+
 def maybe_patched(patched):
-    return einsumx.patched("torch") if patched else nullcontext()
+    return PATCHES["block" if patched else "none"]()
 
 
 def calls_of(graph):
@@ -131,17 +143,20 @@ def test_opt_einsum_fx_rewrites_what_was_traced_in_a_patch():
 
 
 @pytest.mark.parametrize("kind", [Separate, InList])
-@pytest.mark.parametrize("patched", [False, True])
-def test_scripts_are_torchs_and_run_in_and_out_of_a_patch(patched, kind, tmp_path):
-    with maybe_patched(patched):
+@pytest.mark.parametrize("patch", PATCHES)
+def test_scripts_are_torchs_and_run_in_and_out_of_a_patch(patch, kind, tmp_path, caplog):
+    caplog.set_level("INFO", "einsumx")
+    with PATCHES[patch]():
         scripted = torch.jit.script(kind())
         traced = torch.jit.trace(kind(), (LHS, RHS))
+    assert any("torch.jit.trace" in text for text in caplog.messages) == (patch != "none")
     torch.jit.save(scripted, tmp_path / "scripted.pt")
     for module in (scripted, traced, torch.jit.load(tmp_path / "scripted.pt")):
         assert "aten::einsum" in str(module.graph)
         with einsumx.patched("torch"):
             assert module(LHS, RHS).tolist() == PRODUCT
         assert module(LHS, RHS).tolist() == PRODUCT
+        assert module(LHS[:1], RHS).tolist() == PRODUCT[:1]
 
 
 # -- modes ------------------------------------------------------------------------------------------------------------
@@ -192,12 +207,8 @@ def first_use_of_dynamo():
 @pytest.mark.parametrize("how", ["block", "process"])
 def test_torch_compile_knows_torchs_own_einsum_after_a_patch_in_which_it_was_first_used(first, how):
     arguments = (LHS, RHS) if isinstance(first, Separate) else (LHS,)
-    with einsumx.patched("torch") if how == "block" else nullcontext():
-        if how == "process":
-            einsumx.patch("torch")
+    with PATCHES[how]():
         torch.compile(first, fullgraph=True, backend="eager")(*arguments)
-        if how == "process":
-            einsumx.unpatch("torch")
     function = torch.compile(Separate(), fullgraph=True, backend="eager")
     assert function(LHS, RHS).tolist() == PRODUCT
     with einsumx.patched("torch"), pytest.raises(Exception, match="label 'j' has size 3 in operand 0"):

@@ -388,7 +388,7 @@ def test_masked_arrays_are_refused_although_numpys_arrays_were_served():
 def test_a_replacement_leaves_arrays_of_other_frameworks_to_its_own_although_einsumx_served_them():
     tensor = import_module("torch").ones(2, 2)
     einsum(MATRIX, tensor, tensor)
-    with einsumx.patched("numpy"):
+    with einsumx.patched("numpy", "torch"):
         for _ in range(2):
             assert type(np.einsum(MATRIX, tensor, tensor)) is np.ndarray
 
