@@ -12,6 +12,7 @@ from stored import Stored
 
 import einsumx
 from einsumx.cli.main import main
+from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
 from einsumx.planner.path import find_path
