@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
     from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, NumpyResult, PlanKeywords, Value
-    from einsumx.streaming import gradients
+    from einsumx.streaming import gradients, repeated
     from einsumx.streaming import run as streaming_run
 else:
     factors = LazyModule("einsumx.runtime.factors")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
-    gradients = LazyModule("einsumx.streaming.gradients")
+    gradients, repeated = LazyModule("einsumx.streaming.gradients"), LazyModule("einsumx.streaming.repeated")
     tuning = LazyModule("einsumx.tuning")
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
@@ -262,6 +262,7 @@ def in_semiring(name: str, add: str, multiply: str, *operands: Any, **options: A
 
 
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
+hooks.ready_under_limit = lambda *arguments: repeated.ready(*arguments)
 for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
     as_node(name)
 

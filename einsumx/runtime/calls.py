@@ -13,10 +13,11 @@ from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import backend_of, serving
 from einsumx.caches import Uncacheable, cached
-from einsumx.errors import REFUSALS, BackendError, EinsumxError
+from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
 from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, as_labels, names_as_sublists
@@ -94,6 +95,8 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
         else:
             try:
                 return run(*arrays) if out is None else run(out, *arrays)
+            except MemoryLimitError as error:  # in spite of a limit, memory ran out
+                raise error.with_traceback(None) from error.__cause__
             except EinsumxError:  # before any work, such as that out= is read-only
                 pass
         if out is not None:
@@ -299,6 +302,10 @@ def _made_ready(
         order, planned = _checked(adapter, keywords) if keywords or chosen != "estimate" else ("K", DEFAULT)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
+    if keywords.get("memory_limit") is not None:
+        if target[:3] != _NO_TARGET[:3]:
+            raise Uncacheable
+        return hooks.ready_under_limit(Request(equation, (), **keywords), adapter, signatures)
     if out is not None:
         if planned.algebra.has_exponents:
             raise Uncacheable
@@ -341,8 +348,7 @@ def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Opti
     """
     request = Request("", (), **keywords)
     if (
-        request.memory_limit is not None
-        or (request.adapter or adapter).name != adapter.name
+        (request.adapter or adapter).name != adapter.name
         or type(request.optimize) not in (str, bool, list, tuple, type(None))
         or not _is_constant(adapter, request.dtype)
         or not _is_constant(adapter, request.framework.get("preferred_element_type"))
