@@ -261,8 +261,12 @@ def in_semiring(name: str, add: str, multiply: str, *operands: Any, **options: A
     return imported("einsumx.semirings").Semiring(name, add, multiply).einsum(*operands, **options)
 
 
+def _ready_under_limit(*arguments: Any) -> Any:
+    return repeated.ready(*arguments)
+
+
+hooks.ready_under_limit = _ready_under_limit
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
-hooks.ready_under_limit = lambda *arguments: repeated.ready(*arguments)
 for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
     as_node(name)
 

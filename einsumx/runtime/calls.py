@@ -305,7 +305,8 @@ def _made_ready(
     if keywords.get("memory_limit") is not None:
         if target[:3] != _NO_TARGET[:3]:
             raise Uncacheable
-        return hooks.ready_under_limit(Request(equation, (), **keywords), adapter, signatures)
+        limited: Run = hooks.ready_under_limit(Request(equation, (), **keywords), adapter, signatures)
+        return limited
     if out is not None:
         if planned.algebra.has_exponents:
             raise Uncacheable
