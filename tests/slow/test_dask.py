@@ -455,13 +455,6 @@ def test_no_chunk_is_changed_by_the_sums_over_it():
     assert [each.tolist() for each in held] == [[[1.0]] * 4] * 2
 
 
-def test_the_memory_pool_is_not_used_for_chunks():
-    before = einsumx.memory_pool_info()
-    x = da.ones((2200, 2200), chunks=-1)
-    einsumx.einsum("ij,jk->ik", x, x).compute(scheduler="sync")
-    assert einsumx.memory_pool_info()[1:] == before[1:]
-
-
 # -- plans, expressions, patch and the command ------------------------------------------------------------------------
 
 X, Y = da.ones((4000, 4000), chunks=500), da.ones((4000, 3000), chunks=(400, 750))
