@@ -12,6 +12,7 @@ from stored import Stored
 
 import einsumx
 from einsumx.cli.main import main
+from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
 from einsumx.planner.path import find_path
@@ -64,14 +65,14 @@ def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
         return
     ones = [np.ones(shape, "int64") for shape in shapes]
 
-    def contract(stage, arrays):
+    def contract(stage, _, arrays):
         return einsumx.einsum(stage.equation, *arrays)
 
     blocks = Blocks(plan, contract, lambda total, part: total + part)
     found = np.zeros(plan.shape, "int64")
     written = np.zeros(plan.shape, "int64")
-    for place in blocks.indices():
-        box = blocks.box(place)
+    for place in plan.grid.indices:
+        box = plan.grid.part(place)
         found[box] = compute(blocks.value(place), lambda number, part: ones[number][part])
         written[box] += 1
     assert (written == 1).all()
@@ -147,6 +148,12 @@ def test_a_plan_names_labels_as_the_equation_does_and_says_what_is_summed_in_blo
 
 
 # -- calling it ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_for_an_operand_that_repeats_itself_runs_on_one_that_does_not():
+    lhs, rhs, row = np.random.default_rng(7).integers(-3, 4, (3, 30, 30)).astype("float64")
+    plan = einsumx.plan("ij,jk->ik", np.broadcast_to(row[0], (30, 30)), rhs, memory_limit=9_000)
+    assert judge(plan(lhs, rhs), expect("ij,jk->ik", lhs, rhs))
 
 
 @pytest.mark.parametrize(
