@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
     from einsumx.blocked import plan as blocked_plan
+    from einsumx.blocked import program as blocked_program
     from einsumx.ir import operand, sizes
     from einsumx.ir import text as ir_text
     from einsumx.ir.operand import Operand
@@ -51,6 +52,7 @@ else:
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
     blocked_plan = LazyModule("einsumx.blocked.plan")
+    blocked_program = LazyModule("einsumx.blocked.program")
     operand = LazyModule("einsumx.ir.operand")
     sizes = LazyModule("einsumx.ir.sizes")
     ir_text = LazyModule("einsumx.ir.text")
@@ -402,13 +404,14 @@ def _plan_of_shapes(
         return plans.as_plan(prepare.plan(asked, adapter, request.is_path_free))
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
-    footprint = blocked_cost.ResultFootprint(cut=prod(asked.equation.shape) * itemsize(asked.dtype))
+    equation, size = asked.equation, itemsize(asked.dtype)
+    footprint = blocked_cost.ResultFootprint(cut=prod(equation.shape) * size)
     if request.out is not None:
-        described.check_out(request.out, asked.equation)
-        footprint = blocked_cost.ResultFootprint(copied=itemsize(asked.dtype))
-    in_place = (not stored,) * len(operands)
-    blocked = blocked_plan.BlockedContraction(asked, adapter, request.optimize, limit, in_place, footprint)
-    return plans.as_blocked_plan(blocked_plan.blocked_program(blocked))
+        described.check_out(request.out, equation)
+        footprint = blocked_cost.ResultFootprint(copied=size)
+    in_place, is_path_free = (not stored,) * len(operands), request.is_path_free
+    blocked = blocked_program.BlockedContraction(asked, limit, in_place, footprint, is_path_free=is_path_free)
+    return plans.as_blocked_plan(blocked_plan.blocked_program(adapter, blocked))
 
 
 def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool = False) -> tuple[list[Any], str]:

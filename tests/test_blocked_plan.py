@@ -65,7 +65,7 @@ def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
         return
     ones = [np.ones(shape, "int64") for shape in shapes]
 
-    def contract(stage, arrays):
+    def contract(stage, _, arrays):
         return einsumx.einsum(stage.equation, *arrays)
 
     blocks = Blocks(plan, contract, lambda total, part: total + part)
@@ -156,6 +156,12 @@ def test_a_plan_runs_on_operands_that_it_was_not_made_from():
     assert plan.cuts
     found = plan(Stored(hosts[2]), Stored(hosts[3]))
     assert judge(found, expect("ij,jk->ik", hosts[2], hosts[3]))
+
+
+def test_a_plan_for_an_operand_that_repeats_itself_runs_on_one_that_does_not():
+    lhs, rhs, row = np.random.default_rng(7).integers(-3, 4, (3, 30, 30)).astype("float64")
+    plan = einsumx.plan("ij,jk->ik", np.broadcast_to(row[0], (30, 30)), rhs, memory_limit=9_000)
+    assert judge(plan(lhs, rhs), expect("ij,jk->ik", lhs, rhs))
 
 
 @pytest.mark.parametrize(

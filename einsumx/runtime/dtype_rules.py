@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from einsumx.dtypes import Casting, can_cast, kind
+from einsumx.dtypes import can_cast, kind
 from einsumx.errors import BackendError, shown
-from einsumx.ir.algebra import PLUS_TIMES
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.ir.operand import Operand
     from einsumx.ir.traits import Traits
-    from einsumx.runtime.request import Request
 
 _BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
@@ -55,52 +53,25 @@ def _not_a_dtype(adapter: Adapter, dtype: Any, keyword: str) -> str:
 
 def promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
     """The framework's promotion of the operands' dtypes; empty without operands."""
-    kinds = {(operand.dtype, operand.weak) for operand in operands}
-    if len(kinds) < 2:
-        return kinds.pop()[0] if kinds else ""
+    dtype = operands[0].dtype if operands else ""
+    for operand in operands:
+        if operand.dtype != dtype or operand.weak != operands[0].weak:
+            break
+    else:
+        return dtype
     strong = list(dict.fromkeys([operand.dtype for operand in operands if not operand.weak]))
     weak = list(dict.fromkeys([operand.dtype for operand in operands if operand.weak]))
     return adapter.promote_weak(strong, weak) if weak else adapter.promote(strong)
 
 
-def result_dtype(adapter: Adapter, operands: Sequence[Operand], request: Request) -> str:
-    """The dtype to return: ``dtype=``, or the framework's promotion.
-
-    Args:
-        adapter: the framework's.
-        operands: their dtypes.
-        request: in the framework's terms.
-
-    Raises:
-        BackendError: an operand cannot be cast to it.
-    """
-    dtype: str | None = request.dtype
-    if dtype is None:
-        dtype = promoted(adapter, operands)
-        if request.casting not in ("no", "equiv") and request.algebra is PLUS_TIMES:
-            return dtype
-    request.algebra.check_dtype(dtype)
-    if request.algebra.is_boolean:  # nonzero is true, whatever casts are allowed
-        return dtype
-    for number, operand in enumerate(operands):
-        yields: Casting = "same_kind" if operand.weak and request.casting == "safe" else request.casting
-        if operand.dtype != dtype and not can_cast(operand.dtype, dtype, yields):
-            raise BackendError(
-                f"operand {number} has dtype {operand.dtype}, which casting={request.casting!r} does not allow to "
-                f"become {dtype}; pass a looser casting= or another dtype="
-            )
-    return dtype
+def check_dtypes(adapter: Adapter, served: Collection[str], *dtypes: str | None) -> None:
+    """Raise BackendError if a framework's einsum does not serve one of the dtypes, of which some may be None."""
+    for name in dtypes:
+        if name is not None and name not in served:
+            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
 
 
-def check_dtypes(adapter: Adapter, traits: Traits, *dtypes: str | None) -> None:
-    """Raise BackendError if the framework's einsum does not support one of the dtypes, of which some may be None."""
-    if traits.dtypes is not None:
-        for name in dtypes:
-            if name is not None and name not in traits.dtypes:
-                raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
-
-
-def accumulator(operands: Sequence[Operand], accumulate: str | None, dtype: str, traits: Traits) -> str | None:
+def accumulator(operands: Sequence[Operand], accumulate: str, dtype: str, traits: Traits) -> str | None:
     """The dtype that ``accumulate=`` asks for, to compute a result of ``dtype`` in; None if it changes no result.
 
     Overflow of integers wraps, so that a sum in wider integers ends in the same bits. Where the framework's own
@@ -109,8 +80,6 @@ def accumulator(operands: Sequence[Operand], accumulate: str | None, dtype: str,
     Raises:
         BackendError: it does not hold an operand or the result, or a cast from it to the result would lose a part.
     """
-    if accumulate is None:
-        return None
     named = f"accumulate={accumulate!r}"
     for number, operand in enumerate(operands):
         if not can_cast(operand.dtype, accumulate, "safe"):

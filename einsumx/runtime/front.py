@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from einsumx.dtypes import Casting, itemsize
+from einsumx.dtypes import Casting, can_cast, itemsize
+from einsumx.errors import BackendError
 from einsumx.imports import LazyModule
 from einsumx.ir import layout
 from einsumx.ir.algebra import PLUS_TIMES
@@ -19,7 +21,7 @@ from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.operand import Operand
 from einsumx.measuring.calibration import place_of
 from einsumx.planner import path
-from einsumx.runtime.dtype_rules import accumulator, check_dtypes, promoted, result_dtype
+from einsumx.runtime.dtype_rules import accumulator, check_dtypes, promoted
 from einsumx.runtime.equations import sized_equation
 from einsumx.runtime.request import Request
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from einsumx.planner import search
 else:
     search = LazyModule("einsumx.planner.search")
+
+_shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
 def contraction(
@@ -50,7 +54,7 @@ def contraction(
     Raises:
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    equation = sized_equation(request.written, tuple([operand.shape for operand in operands]))
+    equation = sized_equation(request.written, tuple(map(_shape_of, operands)))
     mode = adapter.planning_mode(device)
     if mode is not None and request.dtype is None and request.out is None and request.is_cast:
         request = _cast(request, adapter, equation, operands, device, mode)
@@ -63,7 +67,7 @@ def _cast(
     """The call with the dtype that a mode of the framework casts its result to."""
     if request.algebra is not PLUS_TIMES:
         return request
-    dtype = adapter.autocast_dtype(equation, [operand.dtype for operand in operands], device, mode)
+    dtype = adapter.autocast_dtype(equation, list(map(_dtype_of, operands)), device, mode)
     if dtype in (None, promoted(adapter, operands)):
         return request
     casting: Casting = request.casting if request.casting in ("no", "equiv") else "same_kind"
@@ -80,13 +84,34 @@ def resolved(
 ) -> Contraction:
     """The contraction of a bound equation: its dtypes resolved, its path found; for the arguments see above."""
     traits = place.traits
-    dtype = result_dtype(adapter, operands, request)
-    check_dtypes(adapter, traits, dtype, request.accumulate, *[operand.dtype for operand in operands])
-    accumulate = accumulator(operands, request.accumulate, dtype, traits)
-    if equation.shapes != tuple([operand.shape for operand in operands]):  # unknown sizes have names now
+    dtype = _result_dtype(adapter, operands, request)
+    if traits.dtypes is not None:
+        check_dtypes(adapter, traits.dtypes, dtype, request.accumulate, *map(_dtype_of, operands))
+    accumulate = request.accumulate and accumulator(operands, request.accumulate, dtype, traits)
+    if equation.shapes != tuple(map(_shape_of, operands)):  # unknown sizes have names now
         operands = tuple(map(_in_shape, operands, equation.shapes))
     steps = _path_of(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
     return Contraction(equation, operands, dtype, steps, place, accumulate, request.algebra)
+
+
+def _result_dtype(adapter: Adapter, operands: Sequence[Operand], request: Request) -> str:
+    """The dtype to return: ``dtype=``, or the framework's promotion; BackendError for a cast that is not allowed."""
+    dtype: str | None = request.dtype
+    if dtype is None:
+        dtype = promoted(adapter, operands)
+        if request.casting not in ("no", "equiv") and request.algebra is PLUS_TIMES:
+            return dtype
+    request.algebra.check_dtype(dtype)
+    if request.algebra.is_boolean:  # nonzero is true, whatever casts are allowed
+        return dtype
+    for number, operand in enumerate(operands):
+        yields: Casting = "same_kind" if operand.weak and request.casting == "safe" else request.casting
+        if operand.dtype != dtype and not can_cast(operand.dtype, dtype, yields):
+            raise BackendError(
+                f"operand {number} has dtype {operand.dtype}, which casting={request.casting!r} does not allow to "
+                f"become {dtype}; pass a looser casting= or another dtype="
+            )
+    return dtype
 
 
 def moved(
@@ -105,7 +130,7 @@ def moved(
     equation, place = contraction.equation, place_of(contraction.algebra, adapter, device)
     if operands is None:
         operands = tuple([Operand(operand.shape, operand.dtype) for operand in contraction.operands])
-    shapes = tuple([operand.shape for operand in operands])
+    shapes = tuple(map(_shape_of, operands))
     if shapes != equation.shapes:
         equation = sized_equation(equation.text, shapes)._replace(named=equation.named)
         operands = tuple(map(_in_shape, operands, equation.shapes))
@@ -120,8 +145,10 @@ def checked(contraction: Contraction, adapter: Adapter) -> Contraction:
     """
     operands, dtype, accumulate = contraction.operands, contraction.dtype, contraction.accumulate
     contraction.algebra.check_dtype(dtype)
-    check_dtypes(adapter, contraction.place.traits, dtype, accumulate, *[operand.dtype for operand in operands])
-    found = accumulator(operands, accumulate, dtype, contraction.place.traits)
+    traits = contraction.place.traits
+    if traits.dtypes is not None:
+        check_dtypes(adapter, traits.dtypes, dtype, accumulate, *map(_dtype_of, operands))
+    found = accumulate and accumulator(operands, accumulate, dtype, traits)
     return contraction if found == accumulate else replace(contraction, accumulate=found)
 
 

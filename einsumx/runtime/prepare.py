@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.caches import cached
 from einsumx.imports import LazyModule
-from einsumx.ir import cost, sizes
+from einsumx.ir import cost
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.measuring import wisdom
 from einsumx.planner.lower import lower
@@ -69,7 +69,10 @@ def from_signatures(
     """The same for arrays of these signatures; the function takes the operands that are not ``constants``."""
     operands, device = described(adapter, signatures), one_device(adapter, signatures)
     asked = contraction(request, adapter, operands, device, are_there=True)
-    settings = adapter, request.options, request.is_path_free, request.is_measured, adapter.planning_mode(device)
+    mode = None if adapter.is_mode_set is None else adapter.planning_mode(device)
+    options = request.options if request.framework else None
+    has_unknown = asked.operands is not operands  # unknown sizes have names now, or those of other operands
+    settings = adapter, options, has_unknown, request.is_path_free, request.is_measured, mode
     prepared: Prepared = runnable(asked, *settings, constants) if constants else by_contraction(asked, *settings)
     if request.casting == "no" and not cost.returns_view(prepared.program):
         check_byte_order([signature[2] for signature in signatures])
@@ -80,6 +83,7 @@ def runnable(
     asked: Contraction,
     adapter: Adapter,
     options: FrameworkOptions | None = None,
+    has_unknown: bool = False,
     is_path_free: bool = True,
     is_measured: bool = False,
     _: Hashable = None,
@@ -93,6 +97,7 @@ def runnable(
         asked: what to compute.
         adapter: the framework's.
         options: the keywords that only some frameworks have.
+        has_unknown: whether the function has to find out sizes, and check those that have to be equal.
         is_path_free: whether a measured plan may have another path.
         is_measured: whether to try candidates.
         _: the :meth:`~einsumx.adapters.arrays.Arrays.planning_mode` in which the function is made.
@@ -101,7 +106,7 @@ def runnable(
     program = plan(asked, adapter, is_path_free)
     if options is not None:
         adapter = adapter.configured(options)
-    if not sizes.is_known(asked.equation.sizes):
+    if has_unknown:
         of_any_size = execute.executable_of_any_size(program, adapter, constants)
         return Prepared(program, of_any_size, is_fixed=False)
     run = measured.trying(adapter, asked, is_path_free, constants) if is_measured else None

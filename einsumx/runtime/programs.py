@@ -63,8 +63,9 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
             arrays[number] = _in_shape(adapter, number, arrays[number], planned, program.written)
     if not is_known(program.contraction.equation.sizes):
         asked = moved(program.contraction, adapter, device, actual)
-        return by_contraction(asked, adapter, None, False, False, adapter.planning_mode(device)).run(*arrays)
-    fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
+        settings = None, asked.operands is not actual, False, False, adapter.planning_mode(device)
+        return by_contraction(asked, adapter, *settings).run(*arrays)
+    fits = adapter.name == program.backend and all(map(is_as_broadcast, actual, program.operands))
     run: Run = _verified_run(program, adapter, device, fits, adapter.planning_mode(device))
     return run(*arrays)
 
@@ -77,7 +78,7 @@ def _in_shape(adapter: Adapter, number: int, array: Array, planned: Operand, tex
     return array
 
 
-def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
+def is_as_broadcast(operand: Operand, planned: Operand) -> bool:
     """Whether an operand has stride 0 along every axis along which the program assumes stride 0."""
     strides = operand.strides or contiguous(operand.shape)
     axes = zip(planned.shape, planned.strides or (), strides)

@@ -14,7 +14,8 @@ from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
-from einsumx.measuring.effort import Effort, get_effort
+from einsumx.measuring import effort as efforts
+from einsumx.measuring.effort import Effort
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.scalars import as_python
 
@@ -191,9 +192,9 @@ class Request:
         return limit  # type: ignore[no-any-return]
 
     @property
-    def options(self) -> FrameworkOptions | None:
-        """The keywords that only some frameworks have; None if none of them is set."""
-        return framework_options.FrameworkOptions(**self.framework) if self.framework else None
+    def options(self) -> FrameworkOptions:
+        """The keywords that only some frameworks have, of which some are set."""
+        return framework_options.FrameworkOptions(**self.framework)
 
     @property
     def is_path_free(self) -> bool:
@@ -203,7 +204,9 @@ class Request:
     @property
     def is_measured(self) -> bool:
         """Whether candidates are tried; not under a limit, and not where sums and products are others."""
-        is_asked = (self.effort or get_effort()) == "measure"
+        if self.effort is None and not efforts.is_set:
+            return False
+        is_asked = (self.effort or efforts.get_effort()) == "measure"
         return is_asked and self.memory_limit is None and self.algebra is PLUS_TIMES
 
     def named(self, adapter: Adapter, *, is_planned: bool = False) -> Request:

@@ -7,15 +7,15 @@ from itertools import count, islice, product
 from math import prod
 from typing import TypeAlias
 
-from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.algebra.scaled import ScaledArray, binary_exponent
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.host import array_memory
 from einsumx.ir.cost import returns_view
 from einsumx.ir.layout import ranges
-from einsumx.runtime.prepare import prepare
-from einsumx.runtime.request import Options
+from einsumx.measuring.calibration import place_of
+from einsumx.runtime.execute import executable
 
 Box: TypeAlias = tuple[slice, ...]
 """A part of an array: a range of each axis."""
@@ -29,8 +29,8 @@ Steps: TypeAlias = Generator[Read, list[Array] | None, Array]
 BlockIndex: TypeAlias = dict[int, int]
 """The number of the current block of each cut label."""
 
-Contract: TypeAlias = Callable[[Stage, Sequence[Array]], Array]
-"""Runs a stage on blocks of its inputs."""
+Contract: TypeAlias = Callable[[Stage, tuple[int, ...], Sequence[Array]], Array]
+"""Runs a stage on blocks of its inputs, in which labels have these sizes."""
 
 
 def box_size(box: Iterable[slice]) -> int:
@@ -71,6 +71,7 @@ class Blocks:
     def __init__(self, program: BlockedProgram, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
         self._program, self._contract, self._add = program, contract, add
         self._ranges = [ranges(size, count) for size, count in zip(program.equation.sizes, program.blocking.counts)]
+        self._largest = program.blocking.largest(program.equation.sizes)
         self._kept: dict[tuple[Stage, int], tuple[tuple[int, ...], Array]] = {}
 
     @classmethod
@@ -79,24 +80,46 @@ class Blocks:
         return cls(program, lambda *_: None, lambda *_: None)
 
     @classmethod
-    def computing(cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
+    def computing(
+        cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None, device: str = ""
+    ) -> Blocks:
         """A walk that computes with a framework, and calls ``step`` after each run of a stage but the last of a block.
 
-        It empties the memory pool and does not use it, because the limit counts every byte.
+        It empties the memory pool and does not use it, because the limit counts every byte. It runs the programs that
+        were priced for the largest blocks, and those made in the same way for others.
+
+        Args:
+            program: the contraction in blocks.
+            adapter: that of the framework.
+            step: called after the runs.
+            device: where to compute; empty for the program's.
         """
         array_memory.release()
         algebra, root, runs = program.algebra, program.blocking.root, count(1)
-        options = Options(program.compute_dtype, "unsafe", algebra=algebra)
+        programs = program.programs
+        if device not in ("", program.device):
+            programs = programs.on(place_of(algebra, adapter, device))
+        ready: dict[tuple[Stage, tuple[int, ...]], tuple[Run, bool]] = {}
 
-        def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
+        def made_ready(stage: Stage, sizes: tuple[int, ...]) -> tuple[Run, bool]:
+            """The function that runs a stage, and whether its value is to be copied."""
+            part = programs.program(stage, sizes)
+            key = part, adapter, adapter.planning_mode(part.device)
+            if key not in programs.runs:
+                programs.runs[key] = executable(part, adapter)
+            # Sums are added in place, so the first one must not be a view of an operand.
+            return programs.runs[key], bool(stage.loops) and returns_view(part)
+
+        def contract(stage: Stage, sizes: tuple[int, ...], arrays: Sequence[Array]) -> Array:
             inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]
-            prepared = prepare(adapter, stage.equation, inputs, options._replace(optimize=stage.path))
+            if (stage, sizes) not in ready:
+                ready[stage, sizes] = made_ready(stage, sizes)
+            run, is_copied = ready[stage, sizes]
             with array_memory.unused():
-                result = prepared.run(*inputs)
+                result = run(*inputs)
                 value, exponent = result if algebra.has_exponents else (result, 0)
-                value = adapter.boxed(value, prepared.program.dtype)
-                # Sums are added in place, so the first one must not be a view of an operand.
-                value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
+                value = adapter.boxed(value, program.compute_dtype)
+                value = adapter.copy(value) if is_copied else value
             adapter.synchronize(value)  # queued operations would keep their blocks alive
             if stage is not root or next(runs) % program.blocking.terms:
                 step()
@@ -151,6 +174,14 @@ class Blocks:
         for numbers in product(*(range(len(self._ranges[label])) for label in loops)):
             yield dict(zip(loops, numbers))
 
+    def _sizes(self, index: BlockIndex) -> tuple[int, ...]:
+        """The sizes of all labels in these blocks; those of the largest blocks for labels that it has none of."""
+        sizes = list(self._largest)
+        for label, number in index.items():
+            block = self._ranges[label][number]
+            sizes[label] = block.stop - block.start
+        return tuple(sizes)
+
     def _box(self, labels: Sequence[int], index: BlockIndex, shape: Sequence[int] | None = None) -> Box:
         """The part of an array in these blocks; axes of size 1 that broadcast are whole."""
         sizes = self._program.equation.sizes
@@ -173,7 +204,7 @@ class Blocks:
             inputs: dict[int, Array] = {}
             for slot in stage.order:
                 inputs[slot] = yield from self._input(stage, slot, here)
-            part = self._contract(stage, [inputs.pop(slot) for slot in range(len(stage.inputs))])
+            part = self._contract(stage, self._sizes(here), [inputs.pop(slot) for slot in range(len(stage.inputs))])
             total = part if number == 0 else self._add(total, part)
             del part
         self._forget(stage, len(stage.nest))

@@ -113,7 +113,7 @@ class _Lane:
         program, adapter = work.program, work.adapter
         self._adapter, self._algebra, self._stopped = adapter, program.algebra, stopped
         self._carried = blocks_of(adapter).carried
-        self._blocks = Blocks.computing(program, adapter)
+        self._blocks = Blocks.computing(program, adapter, device=device)
         self._ahead = Blocks.outline(program)
         self._queue: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None

@@ -69,14 +69,10 @@ class RecordedContraction:
         passes = self._passes
         adapter, step = passes.adapter, derivatives.backward(passes.equation, place)
         ones = [_ones(adapter, size, passes.device) for size in step.ones]
-        request = Request(
-            step.written,
-            [*(arrays[other] for other in step.others), *ones],
-            dtype=passes.options.dtype,
-            casting=passes.options.casting,
-            optimize=passes.options.optimize,
-            accumulate=passes.options.accumulate,
-            algebra=passes.options.algebra,
+        request = replace(
+            passes.request,
+            written=step.written,
+            operands=[*(arrays[other] for other in step.others), *ones],
             backend=adapter.name,
             memory_limit=MemoryLimit(passes.limit, device=passes.device),
         )
@@ -86,7 +82,7 @@ class RecordedContraction:
         except MemoryLimitError:  # the layouts have changed since the limit was checked
             limited = plan_within(request, beside, as_copies=True)
         result = run_blocks(limited)
-        if passes.options.algebra.has_exponents:  # the derivative of the mantissa, for which the exponent is a constant
+        if passes.request.algebra.has_exponents:  # the derivative of the mantissa, for which the exponent is a constant
             mantissa, exponent = result
             result = times_power(adapter, mantissa, exponent - self.exponent, True)
         return _placed(adapter, step, result)

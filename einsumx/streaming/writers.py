@@ -19,6 +19,7 @@ from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.runtime.factors import Factors, check_kinds, common_dtype
 from einsumx.runtime.results import check_out_dtype
 from einsumx.storage.aliases import in_one_place
@@ -318,22 +319,23 @@ class Output:
         self._factors = factors
         self.is_late = out is not None and any(overlap(out, operand) for operand in operands)
 
-    def footprint(self, sized: SizedEquation, compute_dtype: str, dtype: str, *, is_view: bool) -> ResultFootprint:
-        """The memory needed to store a result of ``dtype`` that is computed in ``compute_dtype``.
+    def footprint(self, contraction: Contraction, *, is_view: bool) -> ResultFootprint:
+        """The memory needed to store a result.
 
         ``is_view`` says whether a result in one block is a view of an operand.
         """
+        equation, dtype, compute_dtype = contraction.equation, contraction.dtype, contraction.compute_dtype
         size, out = itemsize(dtype), self._out
-        whole = prod(sized.shape) * size
+        whole = prod(equation.shape) * size
         updated = 0 if self._factors is None else self._update_bytes(compute_dtype)
         if out is None:
-            is_arranged = self._order in ("C", "F") and not _has_any_order(sized)
+            is_arranged = self._order in ("C", "F") and not _has_any_order(equation)
             return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0, updated)
         is_copied = not is_host_array(opened_here(out)) and owner(out) is not self._adapter
         copied = size if is_copied else 0
         if not self.is_late:
             return ResultFootprint(copied=copied + updated)
-        late = updated * prod(sized.shape)  # the result is added as a whole
+        late = updated * prod(equation.shape)  # the result is added as a whole
         return ResultFootprint(whole + late, late + whole * is_view, copied)
 
     def _update_bytes(self, dtype: str) -> int:
