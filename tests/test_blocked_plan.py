@@ -70,8 +70,8 @@ def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
     blocks = Blocks(plan, contract, lambda total, part: total + part)
     found = np.zeros(plan.shape, "int64")
     written = np.zeros(plan.shape, "int64")
-    for place in blocks.indices():
-        box = blocks.box(place)
+    for place in plan.grid.indices:
+        box = plan.grid.part(place)
         found[box] = compute(blocks.value(place), lambda number, part: ones[number][part])
         written[box] += 1
     assert (written == 1).all()

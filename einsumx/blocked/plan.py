@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.facets import blocks_of
+from einsumx.blocked.boxes import Grid
 from einsumx.blocked.cost import Blocking
 from einsumx.blocked.program import BlockedContraction, BlockedProgram
 from einsumx.blocked.search import Search
@@ -41,7 +42,9 @@ def blocked_program(adapter: Adapter, request: BlockedContraction) -> BlockedPro
     if not best.fits:
         fresh, smallest = 0 if landing.beside else landing.cut, best.blocking.peak_bytes
         raise too_small(limit, smallest * request.together + shared, request.contraction.equation, fresh=fresh)
-    return BlockedProgram(best.programs.contraction, limit, request.in_place, landing, best.blocking, best.programs)
+    blocking, programs = best.blocking, best.programs
+    grid = Grid(programs.contraction.equation.sizes, blocking)
+    return BlockedProgram(programs.contraction, limit, request.in_place, landing, blocking, programs, grid)
 
 
 def least_limit(adapter: Adapter, request: BlockedContraction) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from math import prod
 
+from einsumx.blocked.boxes import Grid
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.ir.algebra import Algebra
@@ -57,6 +58,7 @@ class BlockedProgram:
         landing: the memory needed to store the result.
         blocking: which labels are cut, and the cost.
         programs: what runs on blocks.
+        grid: where the blocks are.
     """
 
     contraction: Contraction
@@ -65,6 +67,7 @@ class BlockedProgram:
     landing: ResultFootprint
     blocking: Blocking
     programs: StagePrograms = field(compare=False, repr=False)
+    grid: Grid = field(compare=False, repr=False)
 
     @property
     def equation(self) -> SizedEquation:

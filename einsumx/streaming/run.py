@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -15,6 +15,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import blocks_of
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.semiring import SemiringAlgebra
+from einsumx.blocked.boxes import BlockIndex
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.plan import blocked_program, in_units, too_small
 from einsumx.blocked.program import BlockedContraction, BlockedProgram
@@ -36,9 +37,9 @@ from einsumx.runtime.request import Request
 from einsumx.runtime.results import result_order
 from einsumx.storage.array_files import check_whole, stored_name
 from einsumx.storage.maps import give_back
-from einsumx.streaming.blocks import BlockIndex, Blocks, compute
+from einsumx.streaming.blocks import Blocks, compute
 from einsumx.streaming.pieces import bytes_at_once, library_bytes
-from einsumx.streaming.progress import Ledger, reported
+from einsumx.streaming.progress import Ledger, Reported
 from einsumx.streaming.readers import Reader, Source, framework_of, sources
 from einsumx.streaming.scheduler import Concurrency, Values, Workload
 from einsumx.streaming.writers import Output
@@ -83,6 +84,11 @@ class Limited(Workload):
     operands: Sequence[Any] = ()
     passes: Passes | None = None
     alpha: Any = 1
+
+    @property
+    def is_read(self) -> bool:
+        """Whether any operand is read from a file, or brought to the device."""
+        return not all(source.in_place and source.stored is None for source in self.sources)
 
 
 # -- planning -----------------------------------------------------------------------------------------------------
@@ -318,9 +324,9 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
             raise BackendError(
                 f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
             )
-    found = tuple([source.operand for source in opened])
-    if not all(map(is_as_broadcast, found, program.operands)):
-        programs = StagePrograms(replace(program.contraction, operands=found), program.in_place)
+    described = tuple([source.operand for source in opened])
+    if not all(map(is_as_broadcast, described, program.operands)):
+        programs = StagePrograms(replace(program.contraction, operands=described), program.in_place)
         program = replace(program, programs=programs)
     output = Output(adapter, operands, out)
     footprint = output.footprint(program.contraction, is_view=False)
@@ -343,7 +349,8 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
     for number, source in enumerate(limited.sources):
         if source.stored is not None:
             check_whole(f"operand {number}", source.stored)
-    with _journal(limited) as journal:
+    journal = None if limited.resume is None else _journal(limited, limited.resume)
+    try:
         limited.target.reserve()
         ledger = Ledger(limited.program, journal)
         if journal is not None:
@@ -357,14 +364,13 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
             limited.target.sync()
             journal.finish()
         return limited.target.done()
+    finally:
+        if journal is not None:
+            journal.close()
 
 
-@contextmanager
-def _journal(limited: Limited) -> Iterator[Journal | None]:
-    """The open journal of a contraction, if it has one."""
-    if limited.resume is None:
-        yield None
-        return
+def _journal(limited: Limited, path: str | os.PathLike[str]) -> Journal:
+    """The open journal of a contraction."""
     out = limited.target.out
 
     def fingerprints(before: list[Any]) -> list[Any]:
@@ -375,9 +381,7 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
             for source in limited.sources:
                 source.close()
 
-    journal = journals.Journal(limited.resume, limited.program, limited.alpha, fingerprints, stored_name(out))
-    with closing(journal):
-        yield journal
+    return journals.Journal(path, limited.program, limited.alpha, fingerprints, stored_name(out))
 
 
 def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
@@ -404,27 +408,21 @@ def _gives_back(program: BlockedProgram) -> bool:
     return (read + prod(program.shape) * itemsize(program.dtype)) * _GIVEN_BACK < 0.05 * program.seconds
 
 
-def _is_view(program: BlockedProgram) -> bool:
-    """Whether the result is a single block, and may be a rearrangement of an operand."""
-    equation = program.equation
-    return not program.blocking.order and equation.is_rearrangement
-
-
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
-    target, outline = limited.target, Blocks.outline(limited.program)
-    left = {number: index for number, index in enumerate(outline.indices()) if not ledger.has(outline.box(index))}
+    target, program, gives_back, is_writing = limited.target, limited.program, False, False
+    left = ledger.left(program.grid)
     missing = set(left)
-    gives_back = _gives_back(limited.program)
-    for source in limited.sources:
-        source.gives_back = gives_back
-        source.is_result = _is_view(limited.program)
-    is_writing = False
+    if target.out is not None or limited.is_read:
+        gives_back = _gives_back(program)
+        for source in limited.sources:
+            source.gives_back = gives_back
+            source.is_result = not program.blocking.order and program.equation.is_rearrangement
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
         with closing(compute_values(left, progress)) as values:
             for number, block in values:
-                box = outline.box(left[number])
+                box = program.grid.boxes[number]
                 if block is not None:  # else its worker has written it
                     is_writing = True
                     target.put(box, block)
@@ -487,7 +485,7 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
     program, adapter = work.program, work.adapter
     reads = Blocks.reads(program, left.values())
     with (
-        reported(progress, lambda: Blocks.steps(program, left.values())) as step,
+        Reported(progress, lambda: Blocks.steps(program, left.values())) as step,
         Reader(work.sources, reads, program.blocking.read_ahead, blocks_of(adapter).carried) as read,
     ):
         blocks = Blocks.computing(program, adapter, step)

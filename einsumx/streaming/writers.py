@@ -13,6 +13,7 @@ from einsumx.adapters.facets import BlockAccess, blocks_of, out_of
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
 from einsumx.algebra.scaled import FrexpResult, ScaledArray, times_power
+from einsumx.blocked.boxes import Box, box_size, difference, inside
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
@@ -27,7 +28,6 @@ from einsumx.storage.array_files import reserve, sync
 from einsumx.storage.maps import mapping
 from einsumx.storage.reopened import opened_here
 from einsumx.streaming import pieces
-from einsumx.streaming.blocks import Box, box_size, difference, inside
 from einsumx.streaming.readers import is_host, is_host_array
 
 if TYPE_CHECKING:
