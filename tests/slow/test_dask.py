@@ -88,20 +88,6 @@ def test_nothing_is_computed_before_it_is_asked_for():
     assert einsumx.einsum("ij,jk->ik", lazy, lazy).shape == (4, 4)
 
 
-def test_no_contracted_axis_is_gathered_in_one_chunk():
-    seen = []
-
-    def note(block):
-        seen.append(block.nbytes)
-        return block
-
-    operand = da.ones((8, 4096), chunks=(8, 64)).map_blocks(note, dtype=float, meta=np.empty((0, 0)))
-    result = einsumx.einsum("ij,kj->ik", operand, operand)
-    assert result.compute(scheduler="sync").tolist() == np.full((8, 8), 4096.0).tolist()
-    assert max(seen) == 8 * 64 * 8
-    assert len(result.__dask_graph__()) < 64 * 6
-
-
 def tasks(array):
     """How many tasks a lazy array takes, and how many of them rechunk."""
     layers = array.__dask_graph__().layers
