@@ -13,8 +13,9 @@ from einsumx.blocked.plan import blocked_program
 from einsumx.blocked.program import BlockedContraction
 from einsumx.caches import Uncacheable
 from einsumx.imports import LazyModule
+from einsumx.runtime import front
+from einsumx.runtime.conversion import check_byte_order, described, one_device
 from einsumx.runtime.limits import limit_bytes
-from einsumx.runtime.prepare import check_byte_order, contraction_of, described, described_call, one_device
 from einsumx.runtime.request import Request
 from einsumx.storage.maps import mapping
 from einsumx.streaming.readers import InPlace
@@ -33,7 +34,7 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
     It plans again what a plan for signatures does not fit: memory maps, lazy arrays and arrays that ask for gradients.
 
     Args:
-        request: the call; its own operands are not used.
+        request: the call, in the framework's terms; its own operands are not used.
         adapter: of the arrays.
         signatures: of the arrays.
 
@@ -44,11 +45,11 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
     limit = request.limit
     if not limit.is_lasting or request.out is not None or request.factors is not None or request.order != "K":
         raise Uncacheable
-    device, options, blocks = one_device(adapter, signatures), request.options(adapter), blocks_of(adapter)
-    if options.casting == "no":
+    device, blocks = one_device(adapter, signatures), blocks_of(adapter)
+    if request.casting == "no":
         check_byte_order([signature[2] for signature in signatures])
     operands = described(adapter, signatures)
-    contraction = contraction_of(described_call(adapter, request.written, operands, device, options))
+    contraction = front.contraction(request, adapter, operands, device)
     output, most = Output(adapter, (), None), limit_bytes(limit.amount, lambda: None)
     in_place = adapter.cpu.strided
     is_view = in_place and contraction.equation.is_rearrangement and operands[0].dtype == contraction.dtype
@@ -57,7 +58,7 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
         adapter,
         BlockedContraction(
             contraction, most, (in_place,) * len(operands), footprint, (None,) * len(operands),
-            is_path_free=options.optimize in (True, "auto"),
+            is_path_free=request.is_path_free,
         ),
     )  # fmt: skip
     may_be_mapped, gradients = adapter.name == "numpy", adapter.gradients
@@ -84,7 +85,7 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
             less_memory = replace(limit, amount=less, device=device)
             return plan_within(replace(request, operands=arrays, memory_limit=less_memory))
 
-        target = output.target(program, options.casting)
+        target = output.target(program, request.casting)
         return run_blocks(Limited(program, adapter, opened, target, most - footprint.cut, within, operands=arrays))
 
     return run
