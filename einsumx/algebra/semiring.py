@@ -166,10 +166,8 @@ class SemiringAlgebra(Algebra):
             case ops.Zeros():
                 zeros = adapter.kernel(op, shapes, dtype)
                 return lambda *sources: self._sums_of_nothing(adapter, zeros(*sources), op.dtype)
-            case ops.Transpose() | ops.Reshape() | ops.Expand() | ops.First() | ops.Diagonal():
+            case _:
                 return adapter.kernel(op, shapes, dtype)  # which may take a diagonal by a sum
-            case ops.Copy() | ops.Cast() | ops.Native():
-                return adapter.kernel(op, shapes, dtype)
 
     def added(self, adapter: Adapter, total: Array, part: Array) -> Array:
         if self.is_boolean:

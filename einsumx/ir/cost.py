@@ -480,7 +480,7 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Tr
     if op.effect == "view":
         return Price(partial(model.overhead, op), ())
     match op:
-        case ops.Transpose() | ops.Copy() | ops.Cast() | ops.Diagonal():
+        case _ if op.effect == "copy":
             amounts, turned = _run_counters(op, operands[0])
             time = partial(model.copy, turned=turned, source_size=itemsize(operands[0].dtype))
             return Price(time, (result.shape, *amounts))

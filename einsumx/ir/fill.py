@@ -83,11 +83,10 @@ def sparse_work(op: Op, operands: Sequence[Operand], shape: tuple[int, ...]) -> 
         return None
     shapes = [operand.shape for operand in operands]
     share, size = prod(map(density, operands)), prod(shape)
-    match op:
-        case ops.Zeros():
-            return SparseWork(0, 0)
-        case ops.Native() | ops.Matmul() | ops.Sum() | ops.Multiply() | ops.Scale():
-            terms = prod(op.iterated(shapes, shape) or ())
-            return SparseWork(share * terms, size * density_of_sum(share, terms // max(size, 1)))
-        case _:
-            return SparseWork(0, share * size)
+    if isinstance(op, ops.Zeros):
+        return SparseWork(0, 0)
+    axes = op.iterated(shapes, shape)
+    if axes is None:
+        return SparseWork(0, share * size)
+    terms = prod(axes)
+    return SparseWork(share * terms, size * density_of_sum(share, terms // max(size, 1)))
