@@ -21,7 +21,7 @@ from einsumx.measuring.trials import winner
 from einsumx.planner.path import Optimize
 from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 from einsumx.runtime.measured import candidates_of, found, remember
 from einsumx.runtime.prepare import (
     arrays_of,
@@ -187,7 +187,7 @@ def _tuned(call: Described, arrays: Sequence[Array], rounds: int) -> Tuning:
     adapter, contraction, optimize = call.adapter, contraction_of(call), call.options.optimize
     tried = candidates_of(contraction, optimize, most=8)
     with watched() as watch:
-        times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
+        times = steady_times(adapter, [run_of(each.program, adapter) for each in tried], arrays, rounds)
         for repeats in times:
             watch.repeats(repeats)
     doubts = tuple(watch.reasons)

@@ -15,7 +15,7 @@ from einsumx.dtypes import itemsize
 from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction, Place
-from einsumx.ir.cost import result_strides, returns_view
+from einsumx.ir.cost import returns_view
 from einsumx.ir.layout import contiguous, layout_class
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.program import Program
@@ -198,8 +198,9 @@ class StageCost:
             program, parts = model.amounts(self._stage, sizes, model.traits, values)
             sketch = Sketch(program, parts, sizes)
             cost, layout = self._run_cost(sketch(sizes), sizes), None
-            if model.traits.strided and not (self._stage.loops and returns_view(program)):
-                layout = layout_class(program.shape, result_strides(program))
+            strides = program.values[program.result].strides
+            if strides is not None and model.traits.strided and not (self._stage.loops and returns_view(program)):
+                layout = layout_class(program.shape, strides)
             self._exact[key] = cost, layout
             self._own.append(sketch)
             self._near = {known: exact for (known, _), (exact, _) in self._exact.items()}

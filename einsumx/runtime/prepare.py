@@ -253,7 +253,7 @@ def plain_run(
         return None
     place = Place(adapter.name, device, traits)
     steps = _path_of(sized, optimize, operands, place, dtype, adapter)
-    return execute.executable(lower.lower(Contraction(sized, operands, dtype, steps, place)), adapter)
+    return execute.run_of(lower.lower(Contraction(sized, operands, dtype, steps, place)), adapter)
 
 
 def _path_of(
@@ -357,13 +357,13 @@ def runnable(call: Described, constants: Mapping[int, Array] | None = None) -> P
     program = make_program(call, are_there=True)
     # The program's operands have names of labels for sizes that are not known; others are equal, which is quick to see.
     if program.operands != call.operands and sizes.names_in([operand.shape for operand in call.operands]):
-        of_any_size = execute.executable_of_any_size(program, call.runner, constants)
+        of_any_size = execute.run_of_any_size(program, call.runner, constants)
         return Prepared(program, of_any_size, is_fixed=False)
     run = None
     if call.options.effort == "measure":
         run = measured.trying(call.runner, contraction_of(call), call.options.optimize, constants)
     is_fixed = run is None and not constants and call.options.framework is None
-    return Prepared(program, run or execute.executable(program, call.runner, constants), is_fixed)
+    return Prepared(program, run or execute.run_of(program, call.runner, constants), is_fixed)
 
 
 by_layout = cached("plans")(runnable)
