@@ -28,7 +28,7 @@ import einsumx
 from einsumx.ir.text import brief_text, duration
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import MARGIN
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 from einsumx.runtime.measured import candidates_of
 from einsumx.runtime.prepare import contraction_of, described, one_device
 from einsumx.runtime.request import Described, Options
@@ -100,7 +100,7 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
     call = Described(adapter, problem.equation, described_operands, one_device(adapter, signatures), Options())
     tried = candidates_of(contraction_of(call), "auto", most)
     peers = {name: function for name, function in framework.einsums().items() if name != EINSUMX}
-    runs = [executable(each.program, adapter) for each in tried]
+    runs = [run_of(each.program, adapter) for each in tried]
     runs += [partial(function, problem.equation) for function in peers.values()]
     times = steady_times(adapter, runs, arrays, rounds)
     # The least of many times is low by chance, so the estimate's choice and the best others are timed again.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
     from einsumx.blocked import plan as blocked_plan
+    from einsumx.blocked import program as blocked_program
     from einsumx.ir import operand, sizes
     from einsumx.ir import text as ir_text
     from einsumx.ir.operand import Operand
@@ -52,6 +53,7 @@ else:
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
     blocked_plan = LazyModule("einsumx.blocked.plan")
+    blocked_program = LazyModule("einsumx.blocked.program")
     operand = LazyModule("einsumx.ir.operand")
     sizes = LazyModule("einsumx.ir.sizes")
     ir_text = LazyModule("einsumx.ir.text")
@@ -410,15 +412,15 @@ def _plan_of_shapes(
         return plans.as_plan(prepare.make_program(call))
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
-    sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
-    dtype = prepare.result_dtype(adapter, operands, call.options)
-    footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))
+    contraction = prepare.contraction_of(call)
+    equation, size = contraction.equation, itemsize(contraction.dtype)
+    footprint = blocked_cost.ResultFootprint(cut=prod(equation.shape) * size)
     if request.out is not None:
-        described.check_out(request.out, sized)
-        footprint = blocked_cost.ResultFootprint(copied=itemsize(dtype))
-    in_place = (not stored,) * len(operands)
-    blocked = blocked_plan.BlockedContraction(call, limit, in_place, footprint)
-    return plans.as_blocked_plan(blocked_plan.blocked_program(blocked))
+        described.check_out(request.out, equation)
+        footprint = blocked_cost.ResultFootprint(copied=size)
+    in_place, is_path_free = (not stored,) * len(operands), call.options.optimize in (True, "auto")
+    blocked = blocked_program.BlockedContraction(contraction, limit, in_place, footprint, is_path_free=is_path_free)
+    return plans.as_blocked_plan(blocked_plan.blocked_program(adapter, blocked))
 
 
 def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool = False) -> tuple[list[Any], str]:

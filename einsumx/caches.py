@@ -22,7 +22,6 @@ _BOUNDS = {
     "equations": 1024,
     "stored": 256,
     "blocks": 256,
-    "limits": 256,
 }
 """The most entries of each cache. One whose module is not imported yet is empty."""
 
@@ -81,11 +80,11 @@ def cache_info() -> dict[str, CacheInfo]:
     Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
     :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made of an
     equation that is not plain letters or integers, ``equations`` is searched.
-    ``stored`` is for plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
+    ``stored`` is for plans that are called, ``blocks`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'forms', 'limits', 'options', 'plans', 'stored']
+    ['blocks', 'calls', 'equations', 'forms', 'options', 'plans', 'stored']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name in _BOUNDS.keys() & _caches:

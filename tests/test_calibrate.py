@@ -18,7 +18,7 @@ from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import Traits
 from einsumx.measuring import steady, store
-from einsumx.measuring.calibration import calibrated, read_rates, store_rates
+from einsumx.measuring.calibration import calibrated, store_rates
 
 pytestmark = pytest.mark.usefixtures("quiet_machine")
 
@@ -231,13 +231,6 @@ def test_a_calibration_is_for_the_number_of_threads():
     stored(gemm=1e9)
     einsumx.set_num_threads(usual)
     assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-
-
-def test_storing_again_replaces_the_rates():
-    for rate in (1e9, 2e9):
-        stored(gemm=rate)
-    assert len(store.read("rates", read_rates)) == 1
-    assert calibrated(NUMPY, "cpu").rates.gemm == 2e9
 
 
 def test_a_call_with_a_damaged_store_warns_once_and_is_right(folder):

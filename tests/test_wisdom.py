@@ -426,3 +426,29 @@ def test_what_is_no_exported_file_is_not_imported(capsys, tmp_path, text, reason
 def test_what_cannot_be_exported_ends_in_status_2(capsys, tmp_path):
     assert main(["wisdom", "--export", str(tmp_path / "none" / "all.json")]) == 2
     assert "all.json is not exported: [Errno 2] No such file or directory" in capsys.readouterr().err
+
+
+# -- blocks ---------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_run_the_programs_that_their_limit_was_checked_for_whatever_the_wisdom_has(monkeypatch):
+    lhs, rhs, out = np.ones((300, 266)), np.ones((266, 300)), np.empty((300, 300))
+    plan = einsumx.plan("ij,jk->ik", lhs, rhs, memory_limit=400_000, out=out)
+    assert plan.cuts == {"k": 2}
+    block = rhs[:, :150]
+    for optimize in ("auto", ((0, 1),)):
+        operands = [NUMPY.operand(NUMPY.signature(array)) for array in (lhs, block)]
+        sized = bind(parse_text("ij,jk->ik", 2), [lhs.shape, block.shape])
+        name = findings.key_of(sized, operands, "float64", optimize)
+        wisdom.record(
+            NUMPY, "cpu", name, Finding(Selection(None, ("one einsum",)), 0.5, 1.0, 3, "2026-01-31T12:00:00Z")
+        )
+    ran = []
+    kernel = type(NUMPY).kernel
+    monkeypatch.setattr(type(NUMPY), "kernel", lambda *given: ran.append(type(given[1]).__name__) or kernel(*given))
+    einsumx.einsum("ij,jk->ik", lhs, block)
+    assert ran == ["Native"]
+    ran.clear()
+    assert (plan(lhs, rhs, out=out) == 266).all()
+    assert ran
+    assert "Native" not in ran

@@ -218,7 +218,7 @@ class _Shaping(Op):
     """An op that states the shape of its result, in the third field."""
 
     __slots__ = ()
-    parameters = ("shape",)
+    parameters: ClassVar[tuple[str, ...]] = ("shape",)
     shape: Shape
 
     @property
@@ -671,6 +671,7 @@ class Zeros(_Shaping, _ManySources):
     their elements are not read.
     """
 
+    parameters = "shape", "dtype"
     call = "{name} {shape} {dtype}"
     remark = "a label has size 0"
     functions = ("zeros",)

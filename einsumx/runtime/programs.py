@@ -78,7 +78,7 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
             arrays[number] = _in_shape(adapter, number, arrays[number], planned, program.written)
     if not all(is_known(operand.shape) for operand in program.operands):
         return by_layout(described_call(adapter, program.equation, actual, device, _options(program))).run(*arrays)
-    fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
+    fits = adapter.name == program.backend and all(map(is_as_broadcast, actual, program.operands))
     run: Run = _verified_run(program, adapter, device, fits, adapter.planning_mode(device))
     return run(*arrays)
 
@@ -91,7 +91,7 @@ def _in_shape(adapter: Adapter, number: int, array: Array, planned: Operand, tex
     return array
 
 
-def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
+def is_as_broadcast(operand: Operand, planned: Operand) -> bool:
     """Whether an operand has stride 0 along every axis along which the program assumes stride 0."""
     strides = operand.strides or contiguous(operand.shape)
     axes = zip(planned.shape, planned.strides or (), strides)
