@@ -23,6 +23,7 @@ class _Kept(HashedOnce):
     """The values of a program, once they are computed; and weak references, which ``tf.function`` needs."""
 
     __slots__ = ("__weakref__", "_values")
+    _values: tuple[Operand, ...]
 
 
 @record
@@ -106,7 +107,7 @@ class Program(_Kept):
         Operand(shape=(3, 2), dtype='float32', strides=(1, 3))
         """
         try:
-            return self._values  # type: ignore[no-any-return]
+            return self._values
         except AttributeError:
             values = described(self.ops, self.operands)
             object.__setattr__(self, "_values", values)
