@@ -26,7 +26,7 @@ from einsumx.ir.bind import EllipsisAxis
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.planner.lower import lower
-from einsumx.runtime.prepare import parsed
+from einsumx.runtime.equations import parsed
 from einsumx.runtime.request import Written
 
 Axis: TypeAlias = tuple[int, ...]

@@ -13,7 +13,7 @@ from einsumx.ir.layout import contiguous, layout_class
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.planner.lower import lower
-from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.equations import sized_equation
 
 Layout: TypeAlias = tuple[int, ...] | None
 """The strides of a layout class; None for C-contiguous."""

@@ -12,10 +12,9 @@ from einsumx.blocked.boxes import BlockIndex, Box
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.host import array_memory
-from einsumx.ir.contraction import Place
 from einsumx.ir.cost import returns_view
 from einsumx.ir.text import tell_plan
-from einsumx.measuring.calibration import traits_in
+from einsumx.measuring.calibration import place_of
 from einsumx.runtime.execute import run_of
 
 Read: TypeAlias = tuple[int, Box]
@@ -64,7 +63,7 @@ class Blocks:
         contraction, blocking, programs = program.contraction, program.blocking, program.programs
         algebra, root, runs = contraction.algebra, blocking.root, count(1)
         if device not in ("", contraction.place.device):
-            programs = programs.on(Place(adapter.name, device, traits_in(algebra, adapter, device)))
+            programs = programs.on(place_of(algebra, adapter, device))
         ready: dict[tuple[int, tuple[int, ...]], tuple[Run, str, bool]] = {}
 
         def made_ready(stage: Stage, sizes: tuple[int, ...]) -> tuple[Run, str, bool]:

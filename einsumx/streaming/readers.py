@@ -17,7 +17,7 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.host.threads import started
 from einsumx.ir.operand import Operand
-from einsumx.runtime.prepare import arrays_of, one_device
+from einsumx.runtime.conversion import arrays_of, one_device
 from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import stored_operand
 from einsumx.storage.maps import give_back, mapping

@@ -29,15 +29,11 @@ from einsumx.ir.algebra import Algebra
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import Operand
 from einsumx.log import log, warn
+from einsumx.runtime import front
+from einsumx.runtime.conversion import check_byte_order, check_operand
 from einsumx.runtime.limits import Progress, limit_bytes
-from einsumx.runtime.prepare import (
-    check_byte_order,
-    check_operand,
-    contraction_of,
-    described_call,
-)
 from einsumx.runtime.programs import is_as_broadcast
-from einsumx.runtime.request import Options, Request
+from einsumx.runtime.request import Request
 from einsumx.runtime.results import result_order
 from einsumx.storage.array_files import check_whole, stored_name
 from einsumx.storage.maps import give_back
@@ -107,7 +103,7 @@ class _SourcedRequest:
     Attributes:
         adapter: that of the framework.
         contraction: the contraction, with the operands as the computing devices read them.
-        options: the keywords that it depends on.
+        request: the call, in the framework's terms.
         operands: the arrays, with the framework's own as plain arrays.
         sources: how the computing devices read the operands.
         own_sources: how the caller reads them.
@@ -117,7 +113,7 @@ class _SourcedRequest:
 
     adapter: Adapter
     contraction: Contraction
-    options: Options
+    request: Request
     operands: Sequence[Any]
     sources: Sequence[Source]
     own_sources: Sequence[Source]
@@ -142,7 +138,7 @@ class _SourcedRequest:
             tuple([source.read_rate for source in self.sources]),
             shares.together,
             shares.pieces,
-            is_path_free=self.options.optimize in (True, "auto"),
+            is_path_free=self.request.is_path_free,
         )
         return blocked_program(self.adapter, request)
 
@@ -151,7 +147,7 @@ class _SourcedRequest:
 
         ``beside`` are the bytes that the libraries of stored operands take meanwhile.
         """
-        adapter, contraction, optimize = self.adapter, self.contraction, self.options.optimize
+        adapter, contraction, optimize = self.adapter, self.contraction, self.request.optimize
         is_own = [owner(array) is adapter for array in self.operands]
         numbers = tuple(
             number for number, array in enumerate(self.operands) if is_own[number] and _records(adapter, array)
@@ -167,12 +163,12 @@ class _SourcedRequest:
         equation, dtype = contraction.equation, contraction.dtype
         arrays.append(derivatives.PassArray(Operand(equation.shape, dtype), in_place=False))
         has_path = not isinstance(optimize, str | bool)  # a path fits only the contraction itself
-        options = Options(
-            dtype, "unsafe", "auto" if has_path else optimize,
-            accumulate=contraction.accumulate, algebra=contraction.algebra,
+        request = Request(
+            "", (), dtype=dtype, casting="unsafe", optimize="auto" if has_path else optimize,
+            accumulate=contraction.accumulate, algebra=contraction.algebra, effort="estimate",
         )  # fmt: skip
         device = contraction.place.device
-        return derivatives.Passes(adapter, device, equation, tuple(arrays), options, limit, numbers, beside)
+        return derivatives.Passes(adapter, device, equation, tuple(arrays), request, limit, numbers, beside)
 
 
 def _records(adapter: Adapter, array: Array) -> bool:
@@ -191,8 +187,8 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         if owner(array) is adapter:
             blocks.check_eager(array)
             adapter.synchronize(array)  # other threads may read it
-    options = request.options(adapter)
-    if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
+    request = request.named(adapter)
+    if request.casting == "no":  # blocks of other byte orders would be computed in the machine's
         check_byte_order([getattr(array, "dtype", None) for array in request.operands])
     names: tuple[str, ...] = ()
     if limit.devices or limit.device:
@@ -203,8 +199,8 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         pool = several.Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
         planned = pool.operands()
     described = tuple(source.operand for source in planned)
-    call = described_call(adapter, request.written, described, device, options)
-    return _SourcedRequest(adapter, contraction_of(call), call.options, operands, planned, own, names, pool)
+    contraction = front.contraction(request, adapter, described, device)
+    return _SourcedRequest(adapter, contraction, request, operands, planned, own, names, pool)
 
 
 def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> Limited:
@@ -245,7 +241,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
                 raise _with_libraries(error, libraries) from None
     if least > limit:
         raise too_small(limit, least, contraction.equation, "this contraction with its gradients")
-    target = output.target(program, sourced.options.casting, at_once)
+    target = output.target(program, request.casting, at_once)
     for source in sourced.sources:
         source.at_once = at_once
     if resume is not None and (output.is_late or not target.outlives):
