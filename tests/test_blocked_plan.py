@@ -12,7 +12,6 @@ from stored import Stored
 
 import einsumx
 from einsumx.cli.main import main
-from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
 from einsumx.planner.path import find_path
@@ -153,7 +152,7 @@ def test_a_plan_names_labels_as_the_equation_does_and_says_what_is_summed_in_blo
 def test_a_plan_for_an_operand_that_repeats_itself_runs_on_one_that_does_not():
     lhs, rhs, row = np.random.default_rng(7).integers(-3, 4, (3, 30, 30)).astype("float64")
     plan = einsumx.plan("ij,jk->ik", np.broadcast_to(row[0], (30, 30)), rhs, memory_limit=9_000)
-    assert judge(plan(lhs, rhs), expect("ij,jk->ik", lhs, rhs))
+    np.testing.assert_array_equal(plan(lhs, rhs), lhs @ rhs)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from einsumx.cli.commands.compare import print_comparison
 from einsumx.cli.main import main
 from einsumx.cli.side_by_side import Absent, Measured, Problem
 from einsumx.measuring import machine, steady, store
-from einsumx.measuring.calibration import calibrated, read_rates
+from einsumx.measuring.calibration import calibrated, place_of, read_rates
 from einsumx.measuring.machine import CpuTimes, cpu_times, disturbances, scatter, watched
 from einsumx.measuring.steady import turn
 
@@ -297,9 +297,9 @@ def tries(tmp_path, monkeypatch):
     monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
     monkeypatch.setattr(rate_measurement, "sleep", lambda seconds: made.append(f"{seconds:g} s"))
     monkeypatch.setattr(rate_measurement, "measure_rates", lambda *_, **__: made.append("try") or {"gemm": 123e9})
-    calibrated.cache_clear()
+    place_of.cache_clear()
     yield made
-    calibrated.cache_clear()
+    place_of.cache_clear()
 
 
 CALIBRATE = ("calibrate", "--backend", "numpy")

@@ -7,7 +7,7 @@ result. Gradients of gradients have the same places, so these plans serve deriva
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -18,8 +18,8 @@ from einsumx.blocked.program import BlockedContraction
 from einsumx.dtypes import itemsize
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.operand import Operand
-from einsumx.runtime.prepare import contraction_of
-from einsumx.runtime.request import Described, Options, Written
+from einsumx.runtime.front import contraction
+from einsumx.runtime.request import Request, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Passes:
         equation: the forward contraction.
         arrays: the array of each place, the cotangent last. Those of the framework are read as copies of blocks, as
             their layouts in a backward pass are not known before.
-        options: for the backward contractions.
+        request: how the backward contractions are asked for, without their equations and operands.
         limit: in bytes.
         numbers: the operands that may need gradients.
         beside: bytes that the libraries of stored operands take meanwhile.
@@ -96,7 +96,7 @@ class Passes:
     device: str
     equation: SizedEquation
     arrays: tuple[PassArray, ...]
-    options: Options
+    request: Request
     limit: int
     numbers: tuple[int, ...]
     beside: int
@@ -146,8 +146,8 @@ class Passes:
         arrays += [PassArray(Operand((size,), "int8"), in_place=False) for size in step.ones]
         operands, in_place, rates = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
-        contraction = contraction_of(Described(self.adapter, step.written, operands, self.device, self.options))
-        copied = whole if contraction.compute_dtype != self.dtype else 0
+        asked = contraction(replace(self.request, written=step.written), self.adapter, operands, self.device)
+        copied = whole if asked.compute_dtype != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=self.beside + earlier + self.extra_bytes(step, place))
-        is_path_free = self.options.optimize in (True, "auto")
-        return BlockedContraction(contraction, self.limit, in_place, landing, rates, is_path_free=is_path_free)
+        is_path_free = self.request.is_path_free
+        return BlockedContraction(asked, self.limit, in_place, landing, rates, is_path_free=is_path_free)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -29,15 +28,11 @@ from einsumx.ir.algebra import Algebra
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import Operand
 from einsumx.log import log, warn
+from einsumx.runtime import front
+from einsumx.runtime.conversion import check_byte_order, check_operand
 from einsumx.runtime.limits import Progress, limit_bytes
-from einsumx.runtime.prepare import (
-    check_byte_order,
-    check_operand,
-    contraction_of,
-    described_call,
-)
 from einsumx.runtime.programs import is_as_broadcast
-from einsumx.runtime.request import Options, Request
+from einsumx.runtime.request import Request
 from einsumx.runtime.results import result_order
 from einsumx.storage.array_files import check_whole, stored_name
 from einsumx.storage.maps import give_back
@@ -89,11 +84,6 @@ class Limited(Workload):
     passes: Passes | None = None
     alpha: Any = 1
 
-    @property
-    def is_read(self) -> bool:
-        """Whether any operand is read from a file, or brought to the device."""
-        return not all(source.in_place and source.stored is None for source in self.sources)
-
 
 # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -107,7 +97,7 @@ class _SourcedRequest:
     Attributes:
         adapter: that of the framework.
         contraction: the contraction, with the operands as the computing devices read them.
-        options: the keywords that it depends on.
+        request: the call, in the framework's terms.
         operands: the arrays, with the framework's own as plain arrays.
         sources: how the computing devices read the operands.
         own_sources: how the caller reads them.
@@ -117,7 +107,7 @@ class _SourcedRequest:
 
     adapter: Adapter
     contraction: Contraction
-    options: Options
+    request: Request
     operands: Sequence[Any]
     sources: Sequence[Source]
     own_sources: Sequence[Source]
@@ -142,7 +132,7 @@ class _SourcedRequest:
             tuple([source.read_rate for source in self.sources]),
             shares.together,
             shares.pieces,
-            is_path_free=self.options.optimize in (True, "auto"),
+            is_path_free=self.request.is_path_free,
         )
         return blocked_program(self.adapter, request)
 
@@ -151,7 +141,7 @@ class _SourcedRequest:
 
         ``beside`` are the bytes that the libraries of stored operands take meanwhile.
         """
-        adapter, contraction, optimize = self.adapter, self.contraction, self.options.optimize
+        adapter, contraction, optimize = self.adapter, self.contraction, self.request.optimize
         is_own = [owner(array) is adapter for array in self.operands]
         numbers = tuple(
             number for number, array in enumerate(self.operands) if is_own[number] and _records(adapter, array)
@@ -167,12 +157,12 @@ class _SourcedRequest:
         equation, dtype = contraction.equation, contraction.dtype
         arrays.append(derivatives.PassArray(Operand(equation.shape, dtype), in_place=False))
         has_path = not isinstance(optimize, str | bool)  # a path fits only the contraction itself
-        options = Options(
-            dtype, "unsafe", "auto" if has_path else optimize,
-            accumulate=contraction.accumulate, algebra=contraction.algebra,
+        request = Request(
+            "", (), dtype=dtype, casting="unsafe", optimize="auto" if has_path else optimize,
+            accumulate=contraction.accumulate, algebra=contraction.algebra, effort="estimate",
         )  # fmt: skip
         device = contraction.place.device
-        return derivatives.Passes(adapter, device, equation, tuple(arrays), options, limit, numbers, beside)
+        return derivatives.Passes(adapter, device, equation, tuple(arrays), request, limit, numbers, beside)
 
 
 def _records(adapter: Adapter, array: Array) -> bool:
@@ -191,8 +181,8 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         if owner(array) is adapter:
             blocks.check_eager(array)
             adapter.synchronize(array)  # other threads may read it
-    options = request.options(adapter)
-    if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
+    request = request.named(adapter)
+    if request.casting == "no":  # blocks of other byte orders would be computed in the machine's
         check_byte_order([getattr(array, "dtype", None) for array in request.operands])
     names: tuple[str, ...] = ()
     if limit.devices or limit.device:
@@ -203,8 +193,8 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         pool = several.Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
         planned = pool.operands()
     described = tuple(source.operand for source in planned)
-    call = described_call(adapter, request.written, described, device, options)
-    return _SourcedRequest(adapter, contraction_of(call), call.options, operands, planned, own, names, pool)
+    contraction = front.contraction(request, adapter, described, device)
+    return _SourcedRequest(adapter, contraction, request, operands, planned, own, names, pool)
 
 
 def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> Limited:
@@ -245,7 +235,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
                 raise _with_libraries(error, libraries) from None
     if least > limit:
         raise too_small(limit, least, contraction.equation, "this contraction with its gradients")
-    target = output.target(program, sourced.options.casting, at_once)
+    target = output.target(program, request.casting, at_once)
     for source in sourced.sources:
         source.at_once = at_once
     if resume is not None and (output.is_late or not target.outlives):
@@ -414,17 +404,18 @@ def _gives_back(program: BlockedProgram) -> bool:
 
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
-    target, program, gives_back, is_writing = limited.target, limited.program, False, False
+    target, program, is_writing = limited.target, limited.program, False
     left = ledger.left(program.grid)
     missing = set(left)
-    if target.out is not None or limited.is_read:
-        gives_back = _gives_back(program)
-        for source in limited.sources:
-            source.gives_back = gives_back
+    gives_back = target.outlives and _gives_back(program)
+    for source in limited.sources:
+        if source.stored is not None or not source.in_place:
+            source.gives_back = _gives_back(program)
             source.is_result = not program.blocking.order and program.equation.is_rearrangement
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
-        with closing(compute_values(left, progress)) as values:
+        values = compute_values(left, progress)
+        try:
             for number, block in values:
                 box = program.grid.boxes[number]
                 if block is not None:  # else its worker has written it
@@ -436,6 +427,8 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
                 missing.discard(number)
                 if gives_back:
                     give_back(target.out, box)
+        finally:
+            values.close()
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not is_out_of_memory(cause):
@@ -490,7 +483,7 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
     reads = Blocks.reads(program, left.values())
     with (
         Reported(progress, lambda: Blocks.steps(program, left.values())) as step,
-        Reader(work.sources, reads, program.blocking.read_ahead, blocks_of(adapter).carried) as read,
+        Reader(work.sources, reads, program.blocking.read_ahead, adapter) as read,
     ):
         blocks = Blocks.computing(program, adapter, step)
         for number, index in left.items():
