@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from einsumx.dtypes import kind as dtype_kind
 from einsumx.ir.layout import contiguous
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
-from einsumx.ir.traits import BLAS
+from einsumx.ir.traits import BLAS, Traits
 
 
 class AutogradSemirings(NumpyNames):
@@ -43,13 +42,12 @@ class AutogradAdapter(Adapter):
     import_statement = "import autograd.numpy as np"
     install = "pip install autograd"
     device_kinds = ("cpu",)
-    cpu = replace(
-        NUMPY.cpu,
+    cpu = Traits(  # no native_dtypes: the gradients of its einsum are einsums of all other operands, without BLAS
+        dtypes=NUMPY.cpu.dtypes,
         matmul_dtypes=BLAS,
-        exact_products=(),
-        wide_products=(),
-        pool_products=frozenset(),
-        native_dtypes=frozenset(),  # the gradients of its einsum are einsums of all other operands, without BLAS
+        matmul_through=NUMPY.cpu.matmul_through,
+        widen=NUMPY.cpu.widen,
+        long_side="in order",
         rates=Rates(call=10e-6, matrix=0.06e-6, gemm=100e9, stream=25e9, copy=20e9, permute=8e9),
     )
     blocks = None

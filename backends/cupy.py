@@ -30,16 +30,23 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Op
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
-from einsumx.ir.traits import INTEGERS, Traits
+from einsumx.ir.traits import INTEGERS, Layouts, Traits
 
 _DTYPES = INTEGERS | {"bool", "float16", "float32", "float64", "complex64", "complex128"}
 
-TRAITS = Traits(
-    # cupy/_core/_routines_linalg.pyx: dot() copies what is neither C- nor F-contiguous (_mat_to_cublas_contiguous),
-    # matmul() passes three axes or more through ascontiguousarray(), and kernels for integers take C order alone.
-    matrix_layout="contiguous",
-    batch_layout="C",
-    packed_dtypes=INTEGERS,
+
+class CupyTraits(Traits):
+    """Traits of matrix products that copy operands which have gaps."""
+
+    __slots__ = ()
+
+    def layouts(self, dtype: str) -> Layouts:
+        # cupy/_core/_routines_linalg.pyx: dot() copies what is neither C- nor F-contiguous (_mat_to_cublas_contiguous),
+        # matmul() passes three axes or more through ascontiguousarray(), and kernels for integers take C order alone.
+        return Layouts("C" if dtype in INTEGERS else "contiguous", "C")
+
+
+TRAITS = CupyTraits(
     dtypes=_DTYPES,
     matmul_dtypes=_DTYPES - {"bool"},
     matmul_through=(("bool", "float32"),),
@@ -49,8 +56,7 @@ TRAITS = Traits(
     # for sums, which CUB may accumulate in float16 (cupy/cuda/cupy_cub.cu).
     exact_products=(("float32", 11), ("float64", 53)),
     widen=(("float16", "float32"),),
-    wide_matmul=frozenset({"float16"}),
-    wide_everywhere=False,
+    wide_ops=frozenset({"matmul"}),
     rates=gpu_rates(A100, Rates(call=1.3e-5, view=0.8e-6)),  # as on the host of an H200
 )
 

@@ -20,7 +20,7 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Native, Op
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
-from einsumx.ir.traits import HALVES, INTEGERS, Traits
+from einsumx.ir.traits import HALVES, INTEGERS, PRODUCTS, Traits
 
 _FLOATS = frozenset({"float32", "float64"}) | HALVES
 _DTYPES = _FLOATS | INTEGERS | {"bool"}
@@ -33,8 +33,7 @@ TRAITS = Traits(
     dtypes=_DTYPES,
     matmul_dtypes=_DTYPES,
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    wide_matmul=HALVES,
-    wide_sum=HALVES,
+    wide_ops=PRODUCTS | {"sum"},
     # A kernel's launch takes long; movements of axes are part of the kernel that reads them.
     rates=Rates(call=3e-4, view=5e-5, matrix=1e-8, gemm=20e9, stream=10e9, copy=10e9, permute=5e9, run=1e-9),
 )

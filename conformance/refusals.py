@@ -132,7 +132,7 @@ def _calls_of_the_adapter(subject: Subject) -> Iterator[list[str]]:
         return fail
 
     def kernel(adapter: Adapter, op: Op, *_: Any) -> Callable[..., Any]:
-        return recorder(f"{adapter.name}'s {type(op).__name__.lower()}")
+        return recorder(f"{adapter.name}'s {op.name}")
 
     with ExitStack() as stack:
         if subject.is_einsumx:

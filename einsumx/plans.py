@@ -23,8 +23,8 @@ from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
 from einsumx.ir.records import record
-from einsumx.ir.sizes import names_in
-from einsumx.ir.text import displayed, plan_line, shape_text
+from einsumx.ir.sizes import names_in, shape_text
+from einsumx.ir.text import displayed, plan_line
 from einsumx.runtime.programs import program_text, retarget, run_program
 from einsumx.runtime.stored_plans import read_plan, text_of_plan
 from einsumx.tracing import between_graphs, inlined

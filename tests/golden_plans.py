@@ -287,7 +287,7 @@ def text(plan: Program | BlockedPlan | str, is_whole: bool) -> str:
 
 def op_text(op: Any) -> str:
     """An op's slot, name, and fields that are not defaults; of a reason only that there is one."""
-    words = [str(op.out), type(op).__name__.lower()]
+    words = [str(op.out), op.name]
     for each in fields(op):
         value = getattr(op, each.name)
         if each.name != "out" and value != each.default:

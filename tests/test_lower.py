@@ -212,8 +212,6 @@ def test_a_batch_axis_stays_between_rows_and_columns_where_that_spares_copies_an
         strided=False,
         min_batch_axes=1,
         max_batch_axes=1,
-        batch_layout="C",
-        broadcasts_batch=False,
         transpose_flags=True,
         inner_batch=True,
         matmul_dtypes=frozenset({"float32"}),

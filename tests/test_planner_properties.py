@@ -32,6 +32,7 @@ from einsumx.ir.ops import (
     Zeros,
 )
 from einsumx.ir.simplify import simplify
+from einsumx.ir.traits import Layouts
 from einsumx.ir.verify import verify
 from einsumx.planner.lower import lower
 from einsumx.plans import as_plan
@@ -232,7 +233,7 @@ class Interpreter:
             case Cast():
                 return first.astype(op.dtype)
             case Sum():
-                wide = first.dtype.name in traits.wide_sum
+                wide = first.dtype == "float16" and "sum" in traits.wide_ops
                 return first.astype("f4").sum(op.axes).astype(first.dtype) if wide else first.sum(op.axes, first.dtype)
             case Scale():
                 return np.multiply(first, np.asarray(op.count).astype(first.dtype))
@@ -258,23 +259,25 @@ class Interpreter:
             assert lhs.size
             assert rhs.size
             lhs, rhs = (np.ascontiguousarray(side.swapaxes(-3, -2)) for side in (lhs, rhs))
-        assert traits.broadcasts_batch or lhs.shape[:-2] == rhs.shape[:-2]
+        assert traits.strided or lhs.shape[:-2] == rhs.shape[:-2]
         steps = lhs.shape[-2] * lhs.shape[-1] * rhs.shape[-1]
-        is_tiny = lhs.ndim == 3 and steps < traits.tiny_matmul  # multiplied with any strides
+        is_tiny = lhs.ndim == 3 and steps < traits.layouts(lhs.dtype.name).tiny  # multiplied with any strides
         copied = [side for side in (lhs, rhs) if not is_tiny and not is_read_in_place(side, traits)]
         assert not copied, f"{op} reads a matrix that the framework copies"
         lhs = lhs.swapaxes(-1, -2) if op.transpose_lhs else lhs
         rhs = rhs.swapaxes(-1, -2) if op.transpose_rhs else rhs
-        wide = "float32" if lhs.dtype.name in traits.wide_matmul else lhs.dtype
+        wide = "float32" if lhs.dtype == "float16" and "matmul" in traits.wide_ops else lhs.dtype
         product = np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
         return product.swapaxes(-3, -2) if op.inner_batch else product
 
 
 def is_read_in_place(side, traits):
     """Whether a matmul reads an operand without a copy, or each of its matrices where the adapter takes one by one."""
-    if traits.layout(side.dtype.name, is_batched=side.ndim > 2) == "C" and side.flags.c_contiguous:
+    if not traits.strided:
+        return side.flags.c_contiguous
+    layout, batch_layout, _ = traits.layouts(side.dtype.name)
+    if (batch_layout if side.ndim > 2 else layout) == "C" and side.flags.c_contiguous:
         return True
-    layout = traits.layout(side.dtype.name, is_batched=False)
     matrix = side[(0,) * (side.ndim - 2)] if side.size else side
     if layout == "C":
         return matrix.flags.c_contiguous and side.ndim == 2
@@ -330,16 +333,16 @@ def fits(op, sources, traits):
         case Matmul():
             batch = max(map(len, shapes)) - 2 - op.inner_batch
             asks_flags = op.transpose_lhs or op.transpose_rhs
-            loops = traits.batch_layout == "strided"  # over all batch axes but one
+            loops = traits.strided and traits.layouts(dtype).batch == "strided"  # over all batch axes but one
             return (
                 dtype in traits.matmul_dtypes
                 and (traits.transpose_flags or not asks_flags)
                 and (traits.inner_batch or not op.inner_batch)
-                and (not op.threads or dtype in traits.pool_products)
+                and (not op.threads or op.threads in traits.threads(dtype))
                 and (not op.sums or ((dtype, op.sums) in traits.wide_products and min(map(len, shapes)) > 1))
                 and (batch >= traits.min_batch_axes or (traits.strided and min(map(len, shapes)) == 1))
                 and (loops or traits.max_batch_axes is None or batch <= traits.max_batch_axes)
-                and (traits.broadcasts_batch or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
+                and (traits.strided or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
             )
         case Native():
             labels = set(op.equation) - set(",->")
@@ -372,8 +375,6 @@ STRICT = einsumx.Traits(
     views=False,
     min_batch_axes=1,
     max_batch_axes=1,
-    batch_layout="C",
-    broadcasts_batch=False,
     transpose_flags=True,
     max_transpose_axes=4,
     matmul_dtypes=frozenset({"float32", "float64"}),
@@ -381,11 +382,23 @@ STRICT = einsumx.Traits(
 )
 """A framework with everything that any lacks."""
 
+
+class PackedBatches(einsumx.Traits):
+    """A matmul with batch axes reads C order alone."""
+
+    __slots__ = ()
+
+    def layouts(self, dtype):
+        return Layouts(batch="C")
+
+
 TRAITS = {
     **all_traits(),
     "the least": STRICT,
     "the least with a batch axis inside": dataclasses.replace(STRICT, inner_batch=True),
-    "the least with strides": dataclasses.replace(STRICT, strided=True, max_transpose_axes=None),
+    "the least with strides": PackedBatches(
+        views=False, max_batch_axes=1, matmul_dtypes=STRICT.matmul_dtypes, widen=STRICT.widen
+    ),
 }
 
 

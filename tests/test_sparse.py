@@ -98,7 +98,7 @@ def test_a_plan_is_one_product_for_each_step_and_says_what_it_stores():
     text = str(plan)
     assert "(20,100,90):1.1%" in text
     assert "stores about" in text
-    assert einsumx.plan("bij,bjk->kib", a.shape, b.shape, backend="sparse").operands[0].stored is None
+    assert einsumx.plan("bij,bjk->kib", a.shape, b.shape, backend="sparse").operands[0].nnz is None
 
 
 def test_a_stored_plan_keeps_what_it_assumed():
@@ -106,7 +106,7 @@ def test_a_stored_plan_keeps_what_it_assumed():
     plan = einsumx.plan("ij,kj->ik", a, a)
     loaded = einsumx.Plan.from_json(plan.to_json())
     assert loaded == plan
-    assert loaded.operands[0].stored == 128
+    assert loaded.operands[0].nnz == 128
 
 
 @pytest.mark.parametrize("share", [1e-3, 0.1])

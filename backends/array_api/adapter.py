@@ -314,7 +314,7 @@ class ArrayApiAdapter(Adapter):
     def _op_error(self, op: ops.Op, failure: str) -> BackendError:
         """The error for a library that violates the standard."""
         return BackendError(
-            f"the {type(op).__name__.lower()} of this contraction fails, as {self._library} {failure}; convert the "
+            f"the {op.name} of this contraction fails, as {self._library} {failure}; convert the "
             "operands to arrays of another framework"
         )
 
@@ -412,28 +412,16 @@ def _write_nothing(out: Array) -> None:
 def _needed(op: ops.Op, dtype: str) -> tuple[str, ...]:
     """The functions of the standard that an op on arrays of ``dtype`` calls."""
     match op:
-        case ops.Transpose():
-            return "permute_dims", "asarray"
-        case ops.Reshape():
-            return ("reshape",)
-        case ops.Expand():
-            return ("broadcast_to",)
-        case ops.Diagonal():
-            return "permute_dims", "reshape", "asarray"
-        case ops.Copy():
-            return ("asarray",)
-        case ops.Cast():
-            return ("real",) if dtype_kind(dtype) == "c" and dtype_kind(op.dtype) not in "bc" else ()
-        case ops.Sum():
-            return ("any" if dtype == "bool" else "sum",)
-        case ops.Multiply():
-            return ("logical_and" if dtype == "bool" else "multiply",)
-        case ops.Matmul():
-            return "matmul", *(["matrix_transpose"] if op.transpose_lhs or op.transpose_rhs else [])
-        case ops.Zeros():
-            return ("zeros",)
-        case ops.First() | ops.Scale() | ops.Native():
-            return ()
+        case ops.Cast() if dtype_kind(dtype) == "c" and dtype_kind(op.dtype) not in "bc":
+            return ("real",)
+        case ops.Sum() if dtype == "bool":
+            return ("any",)
+        case ops.Multiply() if dtype == "bool":
+            return ("logical_and",)
+        case ops.Matmul() if not (op.transpose_lhs or op.transpose_rhs):
+            return ("matmul",)
+        case _:
+            return op.functions
 
 
 def _are_one(namespace: Any, other: Any) -> bool:

@@ -14,7 +14,8 @@ from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.operand import Path
 from einsumx.ir.records import record
-from einsumx.ir.text import in_columns, quantity, shape_text, types_text
+from einsumx.ir.sizes import shape_text
+from einsumx.ir.text import in_columns, quantity, types_text
 
 Chunks: TypeAlias = tuple[int, ...]
 """The sizes of the chunks along one axis."""

@@ -28,7 +28,7 @@ from einsumx.ir.ops import Cast, Matmul, Multiply, Native, Op, Reshape, Sum
 from einsumx.ir.parse import diagonal_equation
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
-from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
+from einsumx.ir.traits import BLAS, HALVES, INTEGERS, PRODUCTS, Traits
 from einsumx.runtime.request import array_places
 
 _NUMBERS = BLAS | HALVES | INTEGERS
@@ -51,8 +51,7 @@ TRAITS = Traits(
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    wide_matmul=HALVES,
-    wide_sum=HALVES,
+    wide_ops=PRODUCTS | {"sum"},
     # A call is an op in a compiled program.
     rates=Rates(call=1e-7, view=1e-8, matrix=0.2e-6, gemm=80e9, stream=20e9, copy=15e9, permute=8e9, run=1e-9),
 )

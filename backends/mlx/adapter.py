@@ -23,7 +23,7 @@ from einsumx.imports import imported
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Op, Reshape, Transpose
 from einsumx.ir.rates import Rates
-from einsumx.ir.traits import HALVES, INTEGERS, Traits
+from einsumx.ir.traits import HALVES, INTEGERS, PRODUCTS, Traits
 
 _FLOATS = frozenset({"float32", "float64", "complex64"}) | HALVES
 
@@ -36,8 +36,7 @@ TRAITS = Traits(
     matmul_dtypes=_FLOATS | INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    wide_matmul=HALVES,
-    wide_sum=HALVES,
+    wide_ops=PRODUCTS | {"sum"},
     rates=Rates(call=1.5e-6, view=0.7e-6, matrix=0.1e-6, gemm=3e9, stream=6e9, copy=8e9, permute=4e9),
 )
 

@@ -21,7 +21,7 @@ from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.operand import Operand
-from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Transpose
+from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Native, Op, Reshape, Scale, Sum, Threads, Transpose
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import BLAS, INTEGERS, Traits
@@ -38,13 +38,22 @@ _OVERLAP_WORK = 10_000
 _DTYPES = frozenset(NAMED) - {"complex32"} | {"float96", "complex192", "object"}
 """The dtypes that NumPy has or, for bfloat16, whose arrays ml_dtypes makes."""
 
-TRAITS = Traits(
+
+class NumpyTraits(Traits):
+    """Traits of products whose kernels run on either of two sets of threads."""
+
+    __slots__ = ()
+
+    def threads(self, dtype: str) -> tuple[Threads, ...]:
+        return ("pool", "blas") if dtype in BLAS else ("",)
+
+
+TRAITS = NumpyTraits(
     dtypes=_DTYPES,
     matmul_dtypes=FLOATS - {"float16", "bfloat16", "complex32"} | INTEGERS | {"object"},
     matmul_through=(("bool", "float32"),),
     exact_products=(("float32", 24),),  # the kernel of longer sums cuts them into blocks
     wide_products=(("int8", "int32"), ("uint8", "int32")),
-    pool_products=BLAS,
     widen=(("float16", "float32"), ("bfloat16", "float32")),
     long_side="in order",
     native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | INTEGERS,
@@ -182,7 +191,7 @@ class NumpyAdapter(Adapter):
     module = "numpy"
     import_statement = "import numpy as np"
     install = "pip install numpy"
-    cpu = TRAITS
+    cpu: Traits = TRAITS
     device_kinds = ("cpu",)
     blocks = cached_property(NumpyBlocks)
     out = cached_property(NumpyOut)

@@ -43,7 +43,7 @@ TRAITS = Traits(
     matmul_dtypes=BLAS | INTEGERS,
     matmul_through=(("bool", "float32"),),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    wide_sum=HALVES,
+    wide_ops=frozenset({"sum"}),
     rates=Rates(call=3e-6, view=1.5e-6, matrix=0.5e-6, gemm=50e9, stream=10e9, copy=8e9, permute=4e9),
 )
 

@@ -16,7 +16,7 @@ from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError
 from einsumx.imports import LazyModule, imported
 from einsumx.ir import ops
-from einsumx.ir.fill import stored_class
+from einsumx.ir.fill import nnz_class
 from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
 from einsumx.ir.program import Program
@@ -124,19 +124,19 @@ class SparseAdapter(Adapter):
             return kind, array.shape, array.dtype, None, 0
         shape = array.shape
         # sparse keeps the element of an array without axes as the value of all that it does not store.
-        return kind, shape, array.dtype, stored_class(array.nnz), array.fill_value.item() if shape else 0
+        return kind, shape, array.dtype, nnz_class(array.nnz), array.fill_value.item() if shape else 0
 
     def device_of(self, signature: Signature) -> str:
         return "cpu"
 
     def operand(self, signature: Signature) -> Operand:
-        _, shape, dtype, stored, fill = signature
+        _, shape, dtype, nnz, fill = signature
         if fill != 0:
             raise BackendError(
                 f"its elements that are not stored are {fill}, and einsum takes sparse arrays whose others are 0; "
                 "sparse.COO.from_numpy(x.todense()) makes one, with memory for all elements"
             )
-        return Operand(tuple(shape), self.dtype_name(dtype), stored=stored)
+        return Operand(tuple(shape), self.dtype_name(dtype), nnz=nnz)
 
     def dtype_name(self, dtype: Any) -> str:
         return _dtype_name(dtype)

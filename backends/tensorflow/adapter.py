@@ -23,7 +23,7 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Cast, Copy, Diagonal, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.rates import Rates
 from einsumx.ir.sizes import is_known
-from einsumx.ir.traits import BLAS, HALVES, INTEGERS, Traits
+from einsumx.ir.traits import BLAS, HALVES, INTEGERS, PRODUCTS, Traits
 
 if TYPE_CHECKING:
     import einsumx.backends.tensorflow.gradients as gradients
@@ -53,7 +53,7 @@ TRAITS = Traits(
     matmul_dtypes=BLAS | HALVES | {"int32", "int64"},
     matmul_through=tuple(_THROUGH.items()),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
-    wide_matmul=HALVES,
+    wide_ops=PRODUCTS,
     rates=Rates(call=10e-6, view=6e-6, matrix=0.5e-6, gemm=80e9, stream=20e9, copy=14e9, permute=5e9, run=6e-9),
 )
 

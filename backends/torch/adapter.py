@@ -37,7 +37,7 @@ from einsumx.ir.ops import Cast, Matmul, Multiply, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.sizes import is_known
-from einsumx.ir.traits import BLAS, HALVES, Traits
+from einsumx.ir.traits import BLAS, HALVES, PRODUCTS, Layouts, Traits
 from einsumx.runtime.request import Request, joined
 
 if TYPE_CHECKING:
@@ -62,11 +62,22 @@ _DTYPES = frozenset({"bool", "complex32", *BLAS, *HALVES, *INTEGERS, *SIGNED})
 _LARGE = 3e38
 """Less than the largest number in float32."""
 
+
+class CpuTraits(Traits):
+    """Traits of batches of tiny matrices that torch multiplies in loops of its own, and larger ones by BLAS."""
+
+    __slots__ = ()
+
+    def layouts(self, dtype: str) -> Layouts:
+        return _LAYOUTS
+
+
+_LAYOUTS = Layouts(tiny=400)
+
 # Products of half precision are computed in float32 on the CPU. oneDNN would accumulate in float32, but only on
 # processors with instructions for it; on others torch's own loop is up to a hundred times slower than casts and sgemm.
-CPU = Traits(
+CPU = CpuTraits(
     max_batch_axes=1,
-    tiny_matmul=400,  # torch multiplies such matrices in loops of its own, and larger ones by BLAS
     long_side="left",
     dtypes=_DTYPES,
     matmul_dtypes=BLAS | INTEGERS,
@@ -75,20 +86,20 @@ CPU = Traits(
     exact_products=(("float32", 8), ("float64", 53)),
     wide_products=(("int8", "int32"), ("uint8", "int32")),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
-    wide_sum=HALVES,
+    wide_ops=frozenset({"sum"}),
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.1e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
 )
 
 # Accelerators multiply half precision in units that accumulate in float32; a setting of torch decides whether they
 # round partial sums (torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction). They do not multiply integers.
-ACCELERATOR = replace(
-    CPU,
+ACCELERATOR = Traits(
+    max_batch_axes=1,
+    dtypes=_DTYPES,
     matmul_dtypes=BLAS | HALVES,
     matmul_through=(("bool", "float32"),),
-    wide_products=(),
-    wide_matmul=HALVES,
-    tiny_matmul=0,
-    long_side="either",
+    exact_products=CPU.exact_products,
+    widen=CPU.widen,
+    wide_ops=PRODUCTS | {"sum"},
     rates=gpu_rates(A100, Rates(call=8e-6, view=1.5e-6)),  # as on the host of an H200
 )
 

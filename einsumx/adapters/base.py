@@ -1,4 +1,4 @@
-"""The base class of backends: twelve primitives, the framework's traits, and its optional features.
+"""The base class of backends: primitives, the framework's traits, and its optional features.
 
 A backend is one subclass of :class:`Adapter`: ``backends/`` has examples, and docs/backends.md explains them.
 Constructing an adapter imports nothing. ``self.xp`` imports the framework on first access, so einsumx can plan for a
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ np: Any = LazyModule("numpy")
 
 
 class Primitives(Arrays):
-    """Twelve array calls. Every backend implements ``copy`` and ``sum``; the others have defaults.
+    """The array calls that plans consist of. Every backend implements ``copy`` and ``sum``; the others have defaults.
 
     The defaults use names that NumPy and the array API standard share.
     """
@@ -220,31 +221,10 @@ class Adapter(Primitives):
             dtype: the dtype of its sources.
         """
         match op:
-            case ops.Transpose():
-                transpose, axes = self.transpose, op.axes
-                return lambda source: transpose(source, axes)
-            case ops.Reshape():
-                reshape, shape = self.reshape, op.shape
-                return lambda source: reshape(source, shape)
-            case ops.Expand():
-                return lambda source: self.expand(source, op.shape)
             case ops.First():
-                ranks = range(len(shapes[0]))
                 # The ellipsis makes the result an array even without axes.
-                index = (*(0 if axis in op.axes else slice(None) for axis in ranks), ...)
+                index = (*(0 if axis in op.axes else slice(None) for axis in range(len(shapes[0]))), ...)
                 return lambda source: source[index]
-            case ops.Diagonal():
-                return lambda source: self.diagonal(source, op.axis1, op.axis2)
-            case ops.Copy():
-                return self.copy
-            case ops.Cast():
-                return lambda source: self.cast(source, op.dtype)
-            case ops.Sum():
-                return lambda source: self.sum(source, op.axes)
-            case ops.Scale():
-                return lambda source: self.scale(source, op.count)
-            case ops.Multiply():
-                return self.multiply
             case ops.Matmul():
                 matmul, transpose_lhs, transpose_rhs = self.matmul, op.transpose_lhs, op.transpose_rhs
                 if op.sums:
@@ -255,6 +235,13 @@ class Adapter(Primitives):
                 return lambda *arrays: self.native(op.equation, arrays)
             case ops.Zeros():
                 return lambda *arrays: self.zeros(arrays, op.shape, op.dtype)
+        primitive: Callable[..., Array] = getattr(self, op.name)
+        if not op.parameters:
+            return primitive
+        argument = attrgetter(*op.parameters)(op)
+        if len(op.parameters) == 1:
+            return lambda source: primitive(source, argument)
+        return lambda source: primitive(source, *argument)
 
     def workspace(self, op: ops.Op, operands: Sequence[Operand], device: str = "") -> int:
         """The most bytes that the kernel of ``op`` allocates while it runs, without its result.

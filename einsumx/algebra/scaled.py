@@ -85,17 +85,15 @@ class Scaled(Algebra):
 
     def workspace(self, kernels: Kernels, op: ops.Op, operands: Sequence[Operand], device: str) -> int:
         own = kernels.workspace(op, operands, device)
-        match op:
-            case ops.Matmul() | ops.Multiply() | ops.Native() | ops.Sum() | ops.Scale():
-                copies = sum(operand.nbytes for operand in operands)
-                if isinstance(op, ops.Matmul | ops.Multiply):
-                    return own + copies
-                shape = op.result_shape([operand.shape for operand in operands])
-                return own + copies + replace(operands[0], shape=shape, strides=None).nbytes
-            case ops.Cast():
-                return own + operands[0].nbytes
-            case _:
-                return own
+        if isinstance(op, ops.Cast):
+            return own + operands[0].nbytes
+        if op.effect != "work" or isinstance(op, ops.Zeros):
+            return own
+        own += sum(operand.nbytes for operand in operands)
+        if isinstance(op, ops.Matmul | ops.Multiply):
+            return own
+        shape = op.result_shape([operand.shape for operand in operands])
+        return own + replace(operands[0], shape=shape, strides=None).nbytes
 
     def kernel(
         self, adapter: Adapter, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str
@@ -162,8 +160,7 @@ def _of_mantissas(traits: Traits) -> Traits:
         traits,
         matmul_dtypes=traits.matmul_dtypes - HALVES,
         native_dtypes=traits.native_dtypes - HALVES,
-        wide_matmul=frozenset(),
-        wide_sum=frozenset(),
+        wide_ops=frozenset(),
     )
 
 

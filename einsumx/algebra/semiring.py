@@ -14,13 +14,13 @@ from einsumx.errors import BackendError, shown
 from einsumx.ir import ops
 from einsumx.ir.algebra import Algebra, Kernels
 from einsumx.ir.sizes import is_known
+from einsumx.ir.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.facets import Semirings
     from einsumx.adapters.typing import Array
     from einsumx.ir.operand import Operand
-    from einsumx.ir.traits import Traits
 
 Addition: TypeAlias = Literal["maximum", "minimum", "logaddexp", "or"]
 Multiplication: TypeAlias = Literal["add", "multiply", "maximum", "minimum", "and"]
@@ -166,10 +166,8 @@ class SemiringAlgebra(Algebra):
             case ops.Zeros():
                 zeros = adapter.kernel(op, shapes, dtype)
                 return lambda *sources: self._sums_of_nothing(adapter, zeros(*sources), op.dtype)
-            case ops.Transpose() | ops.Reshape() | ops.Expand() | ops.First() | ops.Diagonal():
+            case _:
                 return adapter.kernel(op, shapes, dtype)  # which may take a diagonal by a sum
-            case ops.Copy() | ops.Cast() | ops.Native():
-                return adapter.kernel(op, shapes, dtype)
 
     def added(self, adapter: Adapter, total: Array, part: Array) -> Array:
         if self.is_boolean:
@@ -224,27 +222,16 @@ def _in_elements(traits: Traits, is_log: bool) -> Traits:
     rates = traits.rates
     if not is_log:
         rates = replace(rates, gemm=min(_ELEMENTS, rates.gemm))
-    return replace(
-        traits,
-        matmul_dtypes=_FLOATS - {name for name, _ in halves} if is_log else _FLOATS,
-        matmul_through=(),
-        wide_products=(),
-        pool_products=frozenset(),
-        widen=halves if is_log else (),  # a maximum is exact in any dtype
-        wide_matmul=frozenset(),
-        wide_sum=frozenset(),
-        min_batch_axes=0,
+    return Traits(
+        strided=traits.strided,
+        views=traits.views,
+        dtypes=traits.dtypes,
         max_batch_axes=1,
-        transpose_flags=False,
-        multiply_broadcasts=False,
-        inner_batch=False,
-        outer_by_matmul=False,
-        dots_by_sum=False,
-        pairs_by_einsum=False,
-        native_dtypes=frozenset(),
-        native_any_labels=False,
-        native_max_labels=0,
-        native_max_operands=0,
+        long_side=traits.long_side,
+        max_transpose_axes=traits.max_transpose_axes,
+        max_sum_axes=traits.max_sum_axes,
+        matmul_dtypes=_FLOATS - {name for name, _ in halves} if is_log else _FLOATS,
+        widen=halves if is_log else (),  # a maximum is exact in any dtype
         rates=replace(rates, native=0.0, sweep=0.0),
     )
 

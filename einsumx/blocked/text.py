@@ -11,7 +11,8 @@ from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
 from einsumx.errors import excerpt, visible
 from einsumx.ir.bind import label_names
-from einsumx.ir.text import duration, in_columns, place_text, quantity, shape_text
+from einsumx.ir.sizes import shape_text
+from einsumx.ir.text import duration, in_columns, place_text, quantity
 from einsumx.log import log
 
 

@@ -22,7 +22,6 @@ from einsumx.ir.cost import last_uses, op_seconds, program_cost, relative_work, 
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
-from einsumx.ir.text import call_text
 from einsumx.ir.traits import Traits
 from einsumx.measuring.calibration import calibrated, declared
 from einsumx.measuring.machine import watched
@@ -73,7 +72,7 @@ class OpProfile:
     @property
     def call(self) -> str:
         """The op as a plan prints it."""
-        return f"%{self.op.out} = {call_text(self.op)}"
+        return f"%{self.op.out} = {self.op.text}"
 
     @property
     def share(self) -> float | None:
@@ -207,7 +206,7 @@ def _op_profiles(
     dead = last_uses(program.calls, program.result)
     values = dict(enumerate(arrays))
     for op, cost in zip(program.ops, program_cost(program, adapter).ops):
-        announce(f"%{op.out} = {call_text(op)}")
+        announce(f"%{op.out} = {op.text}")
         read, result = list(dict.fromkeys(op.sources)), described[op.out]
         renamed = op.renamed({slot: place for place, slot in enumerate(read)})
         alone = program_of_ops(program.contraction.place, [described[slot] for slot in read], [renamed], result)

@@ -128,7 +128,7 @@ class Measured:
     @property
     def uses_generic_kernel(self) -> bool:
         """Whether the plan calls the framework's own einsum although that is not its product."""
-        return ops.Native.__name__.lower() in self.ops and not get_backend(self.backend).cpu.pairs_by_einsum
+        return ops.Native.name in self.ops and not get_backend(self.backend).cpu.pairs_by_einsum
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None) ->
         spread=max(map(scatter, times)),
         error=verdict.worst,
         wrong=verdict.wrong,
-        ops=tuple(type(op).__name__.lower() for op in planned.ops),
+        ops=tuple(op.name for op in planned.ops),
         note=note,
         disturbances=tuple(watch.reasons),
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from einsumx.dtypes import FLOATS, arithmetic, itemsize, kind
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
-from einsumx.ir.fill import op_stored, work
+from einsumx.ir.fill import sparse_work, work
 from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
@@ -35,7 +35,7 @@ class OpCost:
         workspace: further bytes that it takes while it runs.
         shape: of the op's result.
         dtype: of the op's result.
-        stored: about how many elements a sparse result stores; None if it is dense.
+        nnz: about how many elements a sparse result stores; None if it is dense.
     """
 
     multiply_adds: int
@@ -44,7 +44,7 @@ class OpCost:
     workspace: int
     shape: tuple[int, ...]
     dtype: str
-    stored: int | None = None
+    nnz: int | None = None
 
 
 @record
@@ -83,7 +83,7 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
         sources = [values[slot] for slot in op.sources]
         workspace = program.algebra.workspace(kernels, op, sources, program.device) if kernels else 0
         costs.append(op_cost(op, sources, values[op.out], workspace))
-    inputs = sum(_stored_bytes(operand) for operand in program.operands)
+    inputs = sum(_operand_bytes(operand) for operand in program.operands)
     return PlanCost(
         tuple(costs),
         sum(cost.multiply_adds for cost in costs),
@@ -94,8 +94,8 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
     )
 
 
-def _stored_bytes(operand: Operand) -> int:
-    if operand.stored is not None:
+def _operand_bytes(operand: Operand) -> int:
+    if operand.nnz is not None:
         return operand.nbytes
     steps = operand.strides or contiguous(operand.shape)
     return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
@@ -151,17 +151,17 @@ def slots(program: Program, shapes: Mapping[int, tuple[int, ...]] | None = None)
     found = dict(enumerate(program.operands))
     if shapes is not None:
         for slot, each in found.items():
-            found[slot] = Operand(shapes[slot], each.dtype, each.strides, stored=each.stored)
+            found[slot] = Operand(shapes[slot], each.dtype, each.strides, nnz=each.nnz)
     for op in program.ops:
         sources = [found[slot] for slot in op.sources]
         first = sources[0]
         shape = op.result_shape([each.shape for each in sources]) if shapes is None else shapes[op.out]
-        estimate = op_stored(op, sources, shape)
+        estimate = sparse_work(op, sources, shape)
         found[op.out] = Operand(
             shape,
             op.result_dtype(first.dtype),
             op.result_strides(first.shape, first.strides),
-            stored=None if estimate is None else estimate.elements,
+            nnz=None if estimate is None else estimate.nnz,
         )
     return found
 
@@ -178,13 +178,13 @@ def op_cost(op: Op, sources: Sequence[Operand], result: Operand, workspace: int 
     """
     nbytes = assumed(result.nbytes)
     copied = nbytes if op.effect == "copy" else 0
-    estimate = op_stored(op, sources, result.shape)
+    estimate = sparse_work(op, sources, result.shape)
     if estimate is not None:
         multiply_adds, allocated = estimate.multiply_adds, nbytes
     else:
         multiply_adds = assumed(op.multiply_adds([each.shape for each in sources], result.shape))
         allocated = 0 if op.effect == "view" else nbytes
-    return OpCost(multiply_adds, copied, allocated, workspace, result.shape, result.dtype, result.stored)
+    return OpCost(multiply_adds, copied, allocated, workspace, result.shape, result.dtype, result.nnz)
 
 
 # -- seconds --------------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class CostModel:
     def __init__(self, framework: Traits, dtype: str) -> None:
         self._rates = rates = framework.rates
         self._is_strided, self._long_side = framework.strided, framework.long_side
-        self._tiny_matmul = framework.tiny_matmul
+        self._tiny_matmul = framework.layouts(dtype).tiny if framework.strided else 0
         self._size = itemsize(dtype)
         self._byte = 1 / rates.stream
         self._arithmetic = relative_work(dtype, rates)
@@ -473,14 +473,14 @@ def relative_work(dtype: str, rates: Rates) -> float:
 def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Traits) -> Price:
     """The price of an op, from shapes, dtypes and strides."""
     model = CostModel(framework, result.dtype)
-    estimate = op_stored(op, operands, result.shape)
+    estimate = sparse_work(op, operands, result.shape)
     if estimate is not None:
-        stored = [prod(each.shape) if each.stored is None else each.stored for each in operands]
-        return Price(model.sparse, ((estimate.elements + sum(stored),), (estimate.multiply_adds,)))
+        elements = [prod(each.shape) if each.nnz is None else each.nnz for each in operands]
+        return Price(model.sparse, ((estimate.nnz + sum(elements),), (estimate.multiply_adds,)))
     if op.effect == "view":
         return Price(partial(model.overhead, op), ())
     match op:
-        case ops.Transpose() | ops.Copy() | ops.Cast() | ops.Diagonal():
+        case _ if op.effect == "copy":
             amounts, turned = _run_counters(op, operands[0])
             time = partial(model.copy, turned=turned, source_size=itemsize(operands[0].dtype))
             return Price(time, (result.shape, *amounts))
@@ -532,7 +532,7 @@ def _matmul_price(
     calls = sorted(batch)[:-1] if framework.max_batch_axes == 1 else ()
     if (
         framework.strided
-        and framework.batch_layout == "C"
+        and framework.layouts(lhs.dtype).batch == "C"
         and any(each.strides is not None and not is_contiguous(each.shape, each.strides) for each in operands)
     ):
         calls = list(batch)  # one for each pair of matrices

@@ -17,37 +17,37 @@ _ELEMENT = 8
 """The work of an element that is sorted, grouped or written with its coordinates, in multiply-adds."""
 
 
-class Stored:
+class SparseWork:
     """What an op of sparse arrays computes and stores.
 
     Attributes:
         multiply_adds: of stored elements.
-        elements: of the result.
+        nnz: the elements that its result stores.
     """
 
-    __slots__ = ("elements", "multiply_adds")
+    __slots__ = ("multiply_adds", "nnz")
 
-    def __init__(self, multiply_adds: float, elements: float) -> None:
-        self.multiply_adds, self.elements = round(multiply_adds), round(elements)
+    def __init__(self, multiply_adds: float, nnz: float) -> None:
+        self.multiply_adds, self.nnz = round(multiply_adds), round(nnz)
 
 
-def stored_class(stored: int) -> int:
+def nnz_class(nnz: int) -> int:
     """The nearest power of two, so that arrays with about as many elements share a plan.
 
-    >>> [stored_class(stored) for stored in (0, 1, 5, 6, 1000, 1500)]
+    >>> [nnz_class(nnz) for nnz in (0, 1, 5, 6, 1000, 1500)]
     [0, 1, 4, 8, 1024, 1024]
     """
-    if stored < 2:
-        return stored
-    power: int = 1 << stored.bit_length() - 1
-    return power if 2 * stored < 3 * power else 2 * power
+    if nnz < 2:
+        return nnz
+    power: int = 1 << nnz.bit_length() - 1
+    return power if 2 * nnz < 3 * power else 2 * power
 
 
 def density(operand: Operand) -> float:
     """The share of an operand's elements that it stores: at most 1, which is that of a dense one."""
-    if operand.stored is None:
+    if operand.nnz is None:
         return 1.0
-    return min(operand.stored / max(prod(operand.shape), 1), 1.0)
+    return min(operand.nnz / max(prod(operand.shape), 1), 1.0)
 
 
 def density_of_sum(share: float, terms: int) -> float:
@@ -71,7 +71,7 @@ def work(elements: float, multiply_adds: float) -> float:
     return _ELEMENT * elements + multiply_adds
 
 
-def op_stored(op: Op, operands: Sequence[Operand], shape: tuple[int, ...]) -> Stored | None:
+def sparse_work(op: Op, operands: Sequence[Operand], shape: tuple[int, ...]) -> SparseWork | None:
     """What an op computes and stores; None if all operands are dense.
 
     Args:
@@ -79,15 +79,14 @@ def op_stored(op: Op, operands: Sequence[Operand], shape: tuple[int, ...]) -> St
         operands: its sources.
         shape: of its result.
     """
-    if all(operand.stored is None for operand in operands):
+    if all(operand.nnz is None for operand in operands):
         return None
     shapes = [operand.shape for operand in operands]
     share, size = prod(map(density, operands)), prod(shape)
-    match op:
-        case ops.Zeros():
-            return Stored(0, 0)
-        case ops.Native() | ops.Matmul() | ops.Sum() | ops.Multiply() | ops.Scale():
-            terms = prod(op.iterated(shapes, shape) or ())
-            return Stored(share * terms, size * density_of_sum(share, terms // max(size, 1)))
-        case _:
-            return Stored(0, share * size)
+    if isinstance(op, ops.Zeros):
+        return SparseWork(0, 0)
+    axes = op.iterated(shapes, shape)
+    if axes is None:
+        return SparseWork(0, share * size)
+    terms = prod(axes)
+    return SparseWork(share * terms, size * density_of_sum(share, terms // max(size, 1)))

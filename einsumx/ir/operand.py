@@ -22,18 +22,18 @@ class Operand:
         dtype: by NumPy's name.
         strides: in elements, representative of the layout class; None if C-contiguous.
         weak: its dtype yields to other dtypes of its kind, as that of Python scalars in JAX.
-        stored: about how many elements it stores, if it is sparse; None if it is dense.
+        nnz: about how many elements it stores, if it is sparse; None if it is dense.
     """
 
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...] | None = None
     weak: bool = False
-    stored: int | None = None
+    nnz: int | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of its elements, counting repeated ones too; of a sparse one, with their coordinates."""
-        if self.stored is not None:
-            return self.stored * (itemsize(self.dtype) + COORDINATE * len(self.shape))
+        if self.nnz is not None:
+            return self.nnz * (itemsize(self.dtype) + COORDINATE * len(self.shape))
         return prod(self.shape) * itemsize(self.dtype)

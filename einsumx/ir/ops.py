@@ -3,8 +3,8 @@
 Slots ``0 .. n-1`` hold the operands, and each op writes one new slot. No op overwrites a slot, so a plan can be read,
 checked and reordered as pure data.
 
-An op knows what it does to shapes, strides and dtypes, and how much arithmetic that is. Other modules decide which
-framework call runs it and how it prints; they ``match`` over the ops.
+An op says what it does to shapes, strides and dtypes, how much arithmetic that is, how it prints, and which primitive
+of a backend runs it. Other modules ``match`` only over the ops that they treat in a way of their own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from einsumx.errors import EinsumxError, excerpt
 from einsumx.ir.layout import broadcast, contiguous, memory_order, reshaped
 from einsumx.ir.records import record
-from einsumx.ir.sizes import evaluated, evaluated_shape
+from einsumx.ir.sizes import evaluated, evaluated_shape, shape_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,11 +35,33 @@ _Axis = TypeVar("_Axis")
 """Anything that each axis has one of: a size, a stride, labels."""
 
 
-class _Op:
-    """What all ops have; the defaults are for an op that computes."""
+_REMARKS: dict[Effect, str] = {
+    "view": "view",
+    "copy": "copy {copied}: {reason}",
+    "work": "{multiply_adds} multiply-adds",
+}
 
-    __slots__ = ()
+
+class Op:
+    """An array call. The defaults are for an op that computes each element of its result once.
+
+    Attributes:
+        out: the slot that it writes.
+        name: of the method of :class:`~einsumx.adapters.base.Primitives` that runs it: the class's, in small letters.
+        parameters: the fields that the primitive takes after the arrays.
+        call: how it prints, with fields, ``name`` and ``sources`` in braces; by default, these two and the parameters.
+        functions: those of the array API standard that the primitive consists of, if the dtype makes no difference.
+    """
+
+    __slots__: tuple[str, ...] = ()
     out: int
+    name: ClassVar[str]
+    parameters: ClassVar[tuple[str, ...]] = ()
+    call: ClassVar[str] = ""
+    functions: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__.lower()
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -68,6 +90,31 @@ class _Op:
     def effect(self) -> Effect:
         """``view`` takes no memory, ``copy`` moves or casts elements, and ``work`` computes."""
         return "work"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The values of its fields by name."""
+        return {name: getattr(self, name) for name in type(self).__slots__}
+
+    @property
+    def remark(self) -> str:
+        """Its cost in words, with the fields, ``multiply_adds`` and ``copied`` in braces."""
+        return _REMARKS[self.effect]
+
+    @property
+    def text(self) -> str:
+        """The call that it makes, and its slots.
+
+        >>> Sum(2, 1, (0, 3)).text
+        'sum %1 over (0,3)'
+        """
+        return self.filled(self.call or " ".join(["{name} {sources}", *[f"{{{name}}}" for name in self.parameters]]))
+
+    def filled(self, text: str, **amounts: str) -> str:
+        """A text with values in the place of the names in braces."""
+        values = {key: shape_text(each) if type(each) is tuple else each for key, each in self.fields.items()}
+        sources = " ".join([f"%{slot}" for slot in self.sources])
+        return text.format(name=self.name, sources=sources, **values, **amounts)
 
     def result_shape(self, shapes: Sequence[Shape]) -> Shape:
         """The shape of the result, from the shapes of the sources.
@@ -105,7 +152,7 @@ class _Op:
         >>> Matmul(2, 0, 1).iterated(["bik", "bkj"], "bij")
         ('b', 'i', 'j', 'k')
         """
-        return None
+        return result if self.effect == "work" else None
 
     def multiply_adds(self, shapes: Sequence[Shape], result: Shape) -> int:
         """Its multiplications with their additions, from the shapes of the sources and the result."""
@@ -138,7 +185,7 @@ class _Op:
         return self
 
 
-class _OneSource(_Op):
+class _OneSource(Op):
     __slots__ = ()
     src: int
 
@@ -152,6 +199,12 @@ class _OneSource(_Op):
             return self
         return self._with(out, src)
 
+
+class Elementwise(_OneSource):
+    """A function of each element, with a result in C order. A subclass with ``out`` and ``src`` needs nothing else."""
+
+    __slots__ = ()
+
     def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0]
 
@@ -161,10 +214,11 @@ class _View(_OneSource):
     effect: Effect = "view"
 
 
-class _Shaping(_View):
-    """A view that states the shape of its result."""
+class _Shaping(Op):
+    """An op that states the shape of its result, in the third field."""
 
     __slots__ = ()
+    parameters = ("shape",)
     shape: Shape
 
     @property
@@ -172,7 +226,8 @@ class _Shaping(_View):
         return self.shape
 
     def sized(self, values: Mapping[str, Any]) -> Self:
-        return self._with(self.out, self.src, evaluated_shape(self.shape, values))
+        out, sources, *_ = self.fields.values()
+        return self._with(out, sources, evaluated_shape(self.shape, values))
 
 
 class _ViewOrCopy(_OneSource):
@@ -186,7 +241,7 @@ class _ViewOrCopy(_OneSource):
         return "copy" if self.reason else "view"
 
 
-class _Copying(_OneSource):
+class _Copying(Elementwise):
     __slots__ = ()
     effect: Effect = "copy"
 
@@ -206,7 +261,7 @@ class _Dropping(_OneSource):
         return _without(axes, self.axes)
 
 
-class _TwoSources(_Op):
+class _TwoSources(Op):
     __slots__ = ()
     lhs: int
     rhs: int
@@ -222,7 +277,7 @@ class _TwoSources(_Op):
         return self._with(out, lhs, rhs)
 
 
-class _ManySources(_Op):
+class _ManySources(Op):
     __slots__ = ()
     operands: tuple[int, ...]
 
@@ -243,6 +298,9 @@ class _ManySources(_Op):
 @record
 class Transpose(_ViewOrCopy):
     """Axis ``k`` of the result is axis ``axes[k]`` of the source. ``reason`` says why it copies."""
+
+    parameters = ("axes",)
+    functions = "permute_dims", "asarray"
 
     out: int
     src: int
@@ -269,8 +327,10 @@ class Transpose(_ViewOrCopy):
 
 
 @record
-class Reshape(_Shaping):
+class Reshape(_Shaping, _View):
     """The same elements in C order of the axes; planned only where it copies nothing."""
+
+    functions = ("reshape",)
 
     out: int
     src: int
@@ -291,8 +351,10 @@ class Reshape(_Shaping):
 
 
 @record
-class Expand(_Shaping):
+class Expand(_Shaping, _View):
     """Axes of size 1 get the sizes of ``shape`` with a stride of 0: a view, planned only for strided frameworks."""
+
+    functions = ("broadcast_to",)
 
     out: int
     src: int
@@ -315,6 +377,8 @@ class Expand(_Shaping):
 class First(_Dropping, _View):
     """Element 0 along ``axes``, which the result lacks; no data is lost along an axis of stride 0."""
 
+    call = "{name} {sources} of axes {axes}"
+
     out: int
     src: int
     axes: tuple[int, ...]
@@ -332,6 +396,10 @@ class First(_Dropping, _View):
 @record
 class Diagonal(_ViewOrCopy):
     """Two axes of equal size become one, which comes last as in ``numpy.diagonal``. ``reason`` says why it copies."""
+
+    parameters = "axis1", "axis2"
+    call = "{name} {sources} axes {axis1} and {axis2}"
+    functions = "permute_dims", "reshape", "asarray"
 
     out: int
     src: int
@@ -362,6 +430,8 @@ class Diagonal(_ViewOrCopy):
 class Copy(_Copying):
     """A C-contiguous copy in the source's axis order, with the reason for it."""
 
+    functions = ("asarray",)
+
     out: int
     src: int
     reason: str
@@ -370,6 +440,9 @@ class Copy(_Copying):
 @record
 class Cast(_Copying):
     """Another dtype, in the source's memory order without gaps. A cast to bool tests for nonzero."""
+
+    parameters = ("dtype",)
+    remark = "copy {copied}: computed in {dtype}"
 
     out: int
     src: int
@@ -393,6 +466,11 @@ class Cast(_Copying):
 class Sum(_Dropping):
     """The sum over ``axes``, in the source's dtype: integer overflow wraps, a sum of bools is an or."""
 
+    parameters = ("axes",)
+    call = "{name} {sources} over {axes}"
+    remark = "{multiply_adds} additions"
+    functions = ("sum",)
+
     out: int
     src: int
     axes: tuple[int, ...]
@@ -407,12 +485,16 @@ class Sum(_Dropping):
 
 
 @record
-class Scale(_OneSource):
+class Scale(Elementwise):
     """``count`` times the source, in its dtype; integer overflow wraps.
 
     Planned to sum over a label along which every operand only repeats itself (:class:`First`). Counts of several labels
     are multiplied, up to ``2**63 - 1`` in one op. Bools need no such op: an or of equal terms is that term.
     """
+
+    parameters = ("count",)
+    call = "{name} {sources} by {count}"
+    remark = "{multiply_adds} multiplications: each sum is of {count} equal terms"
 
     out: int
     src: int
@@ -428,13 +510,13 @@ class Scale(_OneSource):
     def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         return shapes[0] if self.count > 0 else None
 
-    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        return result
-
 
 @record
 class Multiply(_TwoSources):
     """The elementwise product, broadcasting as NumPy does; a product of bools is an and."""
+
+    remark = "{multiply_adds} multiplications"
+    functions = ("multiply",)
 
     out: int
     lhs: int
@@ -445,9 +527,6 @@ class Multiply(_TwoSources):
         rank = max(len(lhs), len(rhs))
         lhs, rhs = (1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs
         return broadcast(lhs, rhs) if _fit(lhs, rhs) else None
-
-    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> tuple[_Axis, ...]:
-        return result
 
 
 @record
@@ -465,6 +544,8 @@ class Matmul(_TwoSources):
     wraps; if it is empty, sums and result have the operands' dtype.
     """
 
+    functions = "matmul", "matrix_transpose"
+
     out: int
     lhs: int
     rhs: int
@@ -473,6 +554,14 @@ class Matmul(_TwoSources):
     inner_batch: bool = False
     threads: Threads = ""
     sums: str = ""
+
+    @property
+    def text(self) -> str:
+        lhs = f"%{self.lhs}{' transposed' if self.transpose_lhs else ''}"
+        rhs = f"%{self.rhs}{' transposed' if self.transpose_rhs else ''}"
+        threads = {"": "", "pool": " on the pool", "blas": " on BLAS's threads"}[self.threads]
+        wide = f" in {self.sums}" if self.sums else ""
+        return f"matmul {lhs} {rhs}{wide}{' with a batch axis inside' if self.inner_batch else ''}{threads}"
 
     @property
     def is_plain(self) -> bool:
@@ -533,6 +622,9 @@ class Matmul(_TwoSources):
 class Native(_ManySources):
     """The framework's own einsum: for tiny work and for integers, or for every product if a compiler lowers it."""
 
+    call = "einsum {equation} {sources}"
+    remark = "{multiply_adds} multiply-adds in the framework's own kernel"
+
     out: int
     operands: tuple[int, ...]
     equation: str
@@ -572,24 +664,21 @@ class Native(_ManySources):
 
 
 @record
-class Zeros(_ManySources):
+class Zeros(_Shaping, _ManySources):
     """The result of a contraction with a label of size 0: zeros, or no elements at all.
 
     It is the only op of its plan. The operands say on which device the result is made, and get gradients of zeros;
     their elements are not read.
     """
 
+    call = "{name} {shape} {dtype}"
+    remark = "a label has size 0"
+    functions = ("zeros",)
+
     out: int
     operands: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: str
-
-    @property
-    def sizes(self) -> Shape:
-        return self.shape
-
-    def sized(self, values: Mapping[str, Any]) -> Self:
-        return self._with(self.out, self.operands, evaluated_shape(self.shape, values))
 
     def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         return self.shape if any(0 in shape for shape in shapes) else None
@@ -597,10 +686,8 @@ class Zeros(_ManySources):
     def result_dtype(self, dtype: str) -> str:
         return self.dtype
 
-
-Op: TypeAlias = (
-    Transpose | Reshape | Expand | First | Diagonal | Copy | Cast | Sum | Scale | Multiply | Matmul | Native | Zeros
-)
+    def iterated(self, sources: Sequence[tuple[_Axis, ...]], result: tuple[_Axis, ...]) -> None:
+        return None
 
 
 def _without(axes: tuple[_Axis, ...], gone: Sequence[int]) -> tuple[_Axis, ...]:

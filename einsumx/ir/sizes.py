@@ -177,3 +177,12 @@ def evaluated_shape(shape: Sequence[Any], values: Mapping[str, Any]) -> tuple[An
     (7, 3)
     """
     return tuple([evaluated(size, values) for size in shape])
+
+
+def shape_text(shape: tuple[Any, ...]) -> str:
+    """A shape, or axes, without blanks.
+
+    >>> shape_text((2, 3)), shape_text(())
+    ('(2,3)', '()')
+    """
+    return f"({','.join(map(str, shape))})"

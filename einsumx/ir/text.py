@@ -14,7 +14,7 @@ from einsumx.ir.fill import density
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
-from einsumx.ir.sizes import TYPICAL, names_in
+from einsumx.ir.sizes import TYPICAL, names_in, shape_text
 from einsumx.ir.verify import replay
 from einsumx.log import log, tells_plans
 
@@ -37,7 +37,7 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     shapes = " ".join(operand_text(operand) for operand in program.operands)
     types = types_text([operand.dtype for operand in program.operands], program.dtype)
     where = place_text(program.backend, program.device)
-    lines = [(f"%{op.out} = {call_text(op)}", remark_text(op, entry)) for op, entry in zip(program.ops, cost.ops)]
+    lines = [(f"%{op.out} = {op.text}", remark_text(op, entry)) for op, entry in zip(program.ops, cost.ops)]
     lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
     where += program.algebra.text + assumption(program)
     return f"{visible(program.written)}  {shapes}  {types} on {where}\n{in_columns(lines)}"
@@ -106,12 +106,10 @@ def brief_text(program: Program) -> str:
                 name = f"{f'{count} of ' if count > 1 else ''}{'*'.join(map(_grouped, sources))}{threads}"
             case ops.Native():
                 name = f"einsum({', '.join(sources)})"
-            case ops.Multiply():
-                name = f"multiply({', '.join(sources)})"
-            case ops.Sum():
-                name = f"sum({name})"
             case _ if op.effect == "copy":
                 copies.append(name)
+            case _ if op.effect == "work":
+                name = f"{op.name}({', '.join(sources)})"
         names[op.out] = name
     return "".join([f"copy {each}; " for each in copies]) + names[program.result]
 
@@ -198,91 +196,30 @@ def quantity(number: float, unit: str = "") -> str:
     return f"{number:.3g} {unit}".rstrip()
 
 
-def call_text(op: Op) -> str:
-    """The call that an op makes, and its slots."""
-    match op:
-        case ops.Transpose():
-            return f"transpose %{op.src} {shape_text(op.axes)}"
-        case ops.Reshape():
-            return f"reshape %{op.src} {shape_text(op.shape)}"
-        case ops.Expand():
-            return f"expand %{op.src} {shape_text(op.shape)}"
-        case ops.First():
-            return f"first %{op.src} of axes {shape_text(op.axes)}"
-        case ops.Diagonal():
-            return f"diagonal %{op.src} axes {op.axis1} and {op.axis2}"
-        case ops.Copy():
-            return f"copy %{op.src}"
-        case ops.Cast():
-            return f"cast %{op.src} {op.dtype}"
-        case ops.Sum():
-            return f"sum %{op.src} over {shape_text(op.axes)}"
-        case ops.Scale():
-            return f"scale %{op.src} by {op.count}"
-        case ops.Multiply():
-            return f"multiply %{op.lhs} %{op.rhs}"
-        case ops.Matmul():
-            lhs = f"%{op.lhs}{' transposed' if op.transpose_lhs else ''}"
-            rhs = f"%{op.rhs}{' transposed' if op.transpose_rhs else ''}"
-            threads = {"": "", "pool": " on the pool", "blas": " on BLAS's threads"}[op.threads]
-            wide = f" in {op.sums}" if op.sums else ""
-            return f"matmul {lhs} {rhs}{wide}{' with a batch axis inside' if op.inner_batch else ''}{threads}"
-        case ops.Native():
-            return f"einsum {op.equation} {' '.join(f'%{slot}' for slot in op.operands)}"
-        case ops.Zeros():
-            return f"zeros {shape_text(op.shape)} {op.dtype}"
-
-
 def remark_text(op: Op, cost: OpCost) -> str:
     """The cost of an op, and the reason if it copies; of sparse arrays, estimates."""
-    if cost.stored is not None:
-        work = f"about {quantity(cost.multiply_adds)} multiply-adds, " if op.effect == "work" else ""
-        return f"{work}stores {_stored_text(cost.stored, cost.shape)}"
-    match op:
-        case ops.Transpose(reason="") | ops.Diagonal(reason="") | ops.Reshape() | ops.Expand() | ops.First():
-            return "view"
-        case ops.Transpose() | ops.Diagonal() | ops.Copy():
-            return f"copy {quantity(cost.copied, 'B')}: {op.reason}"
-        case ops.Cast():
-            return f"copy {quantity(cost.copied, 'B')}: computed in {op.dtype}"
-        case ops.Sum():
-            return f"{quantity(cost.multiply_adds)} additions"
-        case ops.Scale():
-            return f"{quantity(cost.multiply_adds)} multiplications: each sum is of {quantity(op.count)} equal terms"
-        case ops.Multiply():
-            return f"{quantity(cost.multiply_adds)} multiplications"
-        case ops.Matmul():
-            return f"{quantity(cost.multiply_adds)} multiply-adds"
-        case ops.Native():
-            return f"{quantity(cost.multiply_adds)} multiply-adds in the framework's own kernel"
-        case ops.Zeros():
-            return "a label has size 0"
+    multiply_adds = quantity(cost.multiply_adds)
+    if cost.nnz is None:
+        return op.filled(op.remark, multiply_adds=multiply_adds, copied=quantity(cost.copied, "B"))
+    work = f"about {multiply_adds} multiply-adds, " if op.effect == "work" else ""
+    return f"{work}stores {_nnz_text(cost.nnz, cost.shape)}"
 
 
 def operand_text(operand: Operand) -> str:
     """An operand's shape, and the share of its elements that it stores if it is sparse.
 
-    >>> operand_text(Operand((2, 3), "float32")), operand_text(Operand((600, 500), "float32", stored=3000))
+    >>> operand_text(Operand((2, 3), "float32")), operand_text(Operand((600, 500), "float32", nnz=3000))
     ('(2,3)', '(600,500):1%')
     """
-    if operand.stored is None:
+    if operand.nnz is None:
         return shape_text(operand.shape)
     return f"{shape_text(operand.shape)}:{_percent(density(operand))}"
 
 
-def _stored_text(stored: int, shape: tuple[int, ...]) -> str:
-    share = _percent(min(stored / max(prod(shape), 1), 1.0))
-    return f"about {quantity(stored)} of {quantity(prod(shape))} elements ({share})"
+def _nnz_text(nnz: int, shape: tuple[int, ...]) -> str:
+    share = _percent(min(nnz / max(prod(shape), 1), 1.0))
+    return f"about {quantity(nnz)} of {quantity(prod(shape))} elements ({share})"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2g}%" if share < 0.995 else "100%"
-
-
-def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape without blanks.
-
-    >>> shape_text((2, 3)), shape_text(())
-    ('(2,3)', '()')
-    """
-    return f"({','.join(map(str, shape))})"

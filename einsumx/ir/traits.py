@@ -6,14 +6,20 @@ The planner never checks which framework it plans for.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from einsumx.dtypes import NAMED, kind
+from einsumx.ir.ops import Threads
 from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 
 MatrixLayout: TypeAlias = Literal["strided", "contiguous", "C"]
-"""Which matrices are read without a copy; see :meth:`Traits.layout`."""
+"""Which matrices are read without a copy; see :class:`Layouts`."""
+
+WideOp: TypeAlias = Literal["sum", "dot", "matmul", "batch"]
+"""An op that may accumulate in a wider dtype; see :attr:`Traits.wide_ops`."""
+
+PRODUCTS: frozenset[WideOp] = frozenset(("dot", "matmul", "batch"))
 
 LongSide: TypeAlias = Literal["either", "left", "in order"]
 """Where a matmul is faster with its longer operand; see :attr:`Traits.long_side`."""
@@ -25,11 +31,33 @@ INTEGERS = frozenset(name for name in NAMED if kind(name) in "iu")
 HALVES = frozenset({"float16", "bfloat16"})
 
 
+class Layouts(NamedTuple):
+    """Which operands of one dtype a matmul of strided arrays reads without a copy.
+
+    ``"strided"``: each matrix has one unit stride, and the other stride is at least the size of that axis.
+    ``"contiguous"``: the operand is C- or F-contiguous. ``"C"``: it is C-contiguous.
+
+    Attributes:
+        matrix: of a matmul of two axes.
+        batch: of a matmul with batch axes. ``"strided"``: these have any strides, 0 included. ``"C"``: the adapter
+            multiplies pair by pair if an operand is not C-contiguous and ``matrix`` allows each of its matrices.
+        tiny: a matmul with one batch axis reads matrices with any strides if each product has fewer multiply-adds.
+    """
+
+    matrix: MatrixLayout = "strided"
+    batch: MatrixLayout = "strided"
+    tiny: int = 0
+
+
+_STRIDED = Layouts()
+
+
 @record
 class Traits:
     """Facts about one framework on one kind of device.
 
-    Dtypes have NumPy's names (``"float32"``, ``"bfloat16"``).
+    Dtypes have NumPy's names (``"float32"``, ``"bfloat16"``). What only one framework does differently is a method,
+    which a subclass in its backend overrides.
     """
 
     strided: bool = True
@@ -44,28 +72,8 @@ class Traits:
 
     min_batch_axes: int = 0
     max_batch_axes: int | None = None
-    """How many batch axes one matmul takes (None: any number); plans without strides merge more into one. If
-    ``batch_layout`` is ``"strided"``, the adapter accepts more and loops over all but the largest."""
-
-    matrix_layout: MatrixLayout = "strided"
-    """Which matrices a matmul of two axes reads without a copy: those with one unit stride, whatever the other one
-    (``"strided"``), or those that are C- or F-contiguous (``"contiguous"``). Ignored unless ``strided``; see also
-    ``packed_dtypes``."""
-
-    batch_layout: MatrixLayout = "strided"
-    """The same for a matmul with batch axes. ``"strided"``: each matrix as above, and batch axes with any strides, 0
-    included. ``"C"``: one call for the whole batch reads C-contiguous operands only. If ``strided``, the adapter then
-    multiplies pair by pair where an operand is not C-contiguous, if a matmul of two axes reads each of its matrices."""
-
-    tiny_matmul: int = 0
-    """A matmul with one batch axis reads matrices with any strides if each product has fewer multiply-adds than this.
-    Used if ``batch_layout`` is ``"strided"``."""
-
-    broadcasts_batch: bool = True
-    """A batch axis of size 1 broadcasts in a matmul."""
-
-    packed_dtypes: frozenset[str] = frozenset()
-    """Dtypes of which every matmul reads C-contiguous operands only."""
+    """How many batch axes one matmul takes (None: any number); plans without strides merge more into one. With strides,
+    the adapter accepts more and loops over all but the largest, if batches may have any (:meth:`layouts`)."""
 
     transpose_flags: bool = False
     """Matmul has flags that transpose a contiguous operand; set if a transpose is not a view."""
@@ -73,9 +81,6 @@ class Traits:
     inner_batch: bool = False
     """Matmul accepts one more batch axis between rows and columns, in both operands and in the result.
     Ignored if ``strided``, and for arrays without elements."""
-
-    pool_products: frozenset[str] = frozenset()
-    """Dtypes in which a matmul runs on the threads of einsumx's pool or on those of BLAS, whichever a plan asks for."""
 
     long_side: LongSide = "either"
     """Where a matmul with many more rows than columns, or the reverse, is faster with its longer operand: on the left,
@@ -120,14 +125,9 @@ class Traits:
     widen: tuple[tuple[str, str], ...] = ()
     """``(dtype, wider)``: dtypes whose sums and intermediates must be kept in ``wider``."""
 
-    wide_matmul: frozenset[str] = frozenset()
-    """Dtypes of ``widen`` for which a matmul accumulates in the wider dtype and rounds once."""
-
-    wide_everywhere: bool = True
-    """Every matmul does so. If not, one with batch axes casts its operands, and one of two vectors rounds products."""
-
-    wide_sum: frozenset[str] = frozenset()
-    """The same for a sum."""
+    wide_ops: frozenset[WideOp] = frozenset()
+    """The ops that accumulate float16 and bfloat16 in the wider dtype by themselves, and round once: a sum, a matmul of
+    two vectors (``"dot"``), of matrices (``"matmul"``), and of batches of matrices (``"batch"``)."""
 
     pairs_by_einsum: bool = False
     """The framework's own einsum of a pair compiles to its best product, whatever the axes. A product of two terms in
@@ -154,15 +154,13 @@ class Traits:
         if not isinstance(self.rates, Rates):
             raise TypeError(f"Traits(rates=) is einsumx.ir.rates.Rates(...), not {self.rates!r}")
 
-    def layout(self, dtype: str, is_batched: bool) -> MatrixLayout:
-        """Which operands of ``dtype`` one matmul reads without a copy, with or without batch axes.
+    def layouts(self, dtype: str) -> Layouts:
+        """Which operands of ``dtype`` a matmul reads without a copy; asked only if arrays are ``strided``."""
+        return _STRIDED
 
-        ``"strided"``: each matrix has one unit stride, and the other stride is at least the size of that axis.
-        ``"contiguous"``: the operand is C- or F-contiguous. ``"C"``: it is C-contiguous.
-        """
-        if dtype in self.packed_dtypes:
-            return "C"
-        return self.batch_layout if is_batched else self.matrix_layout
+    def threads(self, dtype: str) -> tuple[Threads, ...]:
+        """Whose threads a long matmul of ``dtype`` may run on; measured plans try each."""
+        return ("",)
 
     def compute_dtype(self, dtype: str) -> str:
         """The dtype of sums and intermediates of a result of ``dtype``: narrow ones are kept in a wider one."""

@@ -478,15 +478,16 @@ def _matrix_product(
             for side in (left, right):
                 side.own = tuple([label for label in batch if label in side.term.labels])
     sides = left, right
-    layout = traits.layout(dtype, bool(batch))
+    layouts = traits.layouts(dtype)
+    layout = layouts.batch if batch else layouts.matrix
     if layout != "strided":
-        return _product_of_packed(sides, batch, layout, use, traits, slot)
+        return _product_of_packed(sides, batch, layout, use, traits, dtype, slot)
     matrices = left.matrices
     is_small = matrices * left.inner * rows * cols <= _SMALL
     slower = 0.0 if is_small else _slower(left, right, traits, dtype)
-    turns = _turns(left, right, batch, use, traits)
+    turns = _turns(left, right, batch, use, traits, dtype)
     if turns or slower:
-        others = _turns(right, left, batch, use, traits)
+        others = _turns(right, left, batch, use, traits, dtype)
         if slower + (turns - others) * traits.rates.view > 0:
             sides, turns = (right, left), others
     if turns >= _UNREADABLE and matrices * rows * cols > _worth_a_search(use):
@@ -532,7 +533,7 @@ def _read(left: _Side, right: _Side, traits: Traits, dtype: str, limit: float) -
 
 def _do_loops_pay(side: _Side, others: int, traits: Traits, dtype: str) -> bool:
     """Whether a product for each element of ``loops`` takes less time than a copy; if large, surely less."""
-    if not side.loops or not traits.broadcasts_batch or traits.layout(dtype, True) != "strided":
+    if not side.loops or traits.layouts(dtype).batch != "strided":
         return False
     matrices, inner, rows = side.matrices, side.inner, side.height
     count = side.rows // rows
@@ -546,14 +547,20 @@ def _do_loops_pay(side: _Side, others: int, traits: Traits, dtype: str) -> bool:
 
 
 def _product_of_packed(
-    sides: tuple[_Side, _Side], batch: Labels, layout: MatrixLayout, use: ResultUse, traits: Traits, slot: int
+    sides: tuple[_Side, _Side],
+    batch: Labels,
+    layout: MatrixLayout,
+    use: ResultUse,
+    traits: Traits,
+    dtype: str,
+    slot: int,
 ) -> tuple[list[Op], Term] | None:
     """A product on a framework that copies operands with gaps, or all that are not in C order; None if it copies."""
     if layout == "C" and not (sides[0].is_packed(on_right=False) and sides[1].is_packed(on_right=True)):
         sides = sides[::-1]
         if not (sides[0].is_packed(on_right=False) and sides[1].is_packed(on_right=True)):
             return None
-    if any(side.copied or side.has_gaps for side in sides) or _turns(*sides, batch, use, traits) >= _UNREADABLE:
+    if any(side.copied or side.has_gaps for side in sides) or _turns(*sides, batch, use, traits, dtype) >= _UNREADABLE:
         return None
     return _product(sides, batch, slot)
 
@@ -576,7 +583,7 @@ _LOOPED, _UNREADABLE = 4, 8
 """
 
 
-def _turns(left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Traits) -> int:
+def _turns(left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Traits, dtype: str) -> int:
     """The transposes of a product and of its result."""
     count = ((*left.own, *left.free, *left.contracted) != left.term.labels) + (
         (*right.own, *right.contracted, *right.free) != right.term.labels
@@ -585,11 +592,12 @@ def _turns(left: _Side, right: _Side, batch: Labels, use: ResultUse, traits: Tra
     order = use.order
     if order is not None:
         return count + (result != order and (len(result) == len(order) or result != use.target(result)))
-    if use.is_ready(result, left.term.sizes, traits):
+    takes_strides = traits.layouts(dtype).batch == "strided"
+    if use.is_ready(result, left.term.sizes, takes_strides):
         return count
     summed = use.contracted
     start = result.index(summed[0])
-    takes_loops = traits.broadcasts_batch and traits.max_batch_axes is None and traits.batch_layout == "strided"
+    takes_loops = takes_strides and traits.max_batch_axes is None
     is_run = result[start : start + len(summed)] == summed and result[-1] not in use.batch
     return count + (_LOOPED if takes_loops and is_run else _UNREADABLE)
 

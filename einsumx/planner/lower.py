@@ -17,7 +17,7 @@ from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
-from einsumx.ir.traits import Traits
+from einsumx.ir.traits import HALVES, Traits, WideOp
 from einsumx.ir.verify import replay
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
@@ -119,23 +119,27 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
     arithmetic = [op for op in calls if op.effect == "work"]
     if len(arithmetic) > 1:
         return False
+    wide = traits.wide_ops if dtype in HALVES else ()
     for op in arithmetic:
         match op:
             case ops.Matmul():
                 shapes = replay(calls, [operand.shape for operand in operands])
-                lhs, rhs = shapes[op.lhs], shapes[op.rhs]
-                is_dot = prod(lhs[:-1]) == prod(rhs[1:]) == 1
-                is_plain = max(len(lhs), len(rhs)) < 3 and not is_dot
-                return dtype in traits.wide_matmul and (traits.wide_everywhere or is_plain)
+                return _product_of(shapes[op.lhs], shapes[op.rhs]) in wide
             case ops.Native() if traits.pairs_by_einsum:
-                return dtype in traits.wide_matmul
+                return "matmul" in wide
             case ops.Sum():
-                return dtype in traits.wide_sum
+                return "sum" in wide
             case ops.Native() | ops.Scale():  # a count can be more than a narrow type holds
                 return False
             case _:
                 return True
     return True
+
+
+def _product_of(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> WideOp:
+    if max(len(lhs), len(rhs)) > 2:
+        return "batch"
+    return "dot" if prod(lhs[:-1]) == prod(rhs[1:]) == 1 else "matmul"
 
 
 def _one_einsum_is_cheaper(contraction: Contraction, calls: Sequence[Op]) -> bool:

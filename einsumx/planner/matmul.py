@@ -16,7 +16,7 @@ from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost import depends_on_turns, run_counters
 from einsumx.ir.ops import Threads
-from einsumx.ir.traits import Traits
+from einsumx.ir.traits import Layouts, MatrixLayout, Traits
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
 
@@ -134,8 +134,9 @@ def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", 
     # Without rows, an operand is a vector, not a matrix with an axis of size 1.
     by_vector = builder.traits.strided and not builder.traits.min_batch_axes and kind(pair.dtype) in "fc"
     by_vector = by_vector and not choice.batch
-    lhs_slot = _operand(builder, first, left, choice, by_vector, turned=False)
-    rhs_slot = _operand(builder, second, right, choice, by_vector, turned=True)
+    layouts = builder.traits.layouts(pair.dtype)
+    lhs_slot = _operand(builder, first, left, choice, layouts, by_vector, turned=False)
+    rhs_slot = _operand(builder, second, right, choice, layouts, by_vector, turned=True)
     # Without strides, matrices are passed as they are stored, and a flag says which are transposed.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
     out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner), threads, dtype)
@@ -143,14 +144,22 @@ def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", 
     return builder.sum(term, choice.summed)
 
 
-def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice, by_vector: bool, turned: bool) -> int:
+def _operand(
+    builder: Builder,
+    term: Term,
+    access: OperandAccess,
+    choice: Choice,
+    layouts: Layouts,
+    by_vector: bool,
+    turned: bool,
+) -> int:
     """The slot of an operand as ``[batch, free, contracted]``, or ``[batch, contracted, free]`` where ``turned``."""
     runs = [tuple(label for label in run if label in term.labels) for run in choice.batch]
     batch = tuple(label for run in runs for label in run)
     straight = (access.rows, choice.contracted)
     lying = straight[::-1] if access.transposed else straight
     if access.copied:
-        reason = _reason(builder, term, access.rows, choice.contracted)
+        reason = _reason(builder, term, access.rows, choice.contracted, layouts)
         term = builder.pack(term, (*batch, *lying[0], *choice.inner, *lying[1]), reason)
     first, last = lying
     if builder.traits.strided:
@@ -164,19 +173,19 @@ def _operand(builder: Builder, term: Term, access: OperandAccess, choice: Choice
     return builder.reshape(term.slot, shape)
 
 
-def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels) -> str:
+def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels, layouts: Layouts) -> str:
     """Why an operand is not read in place."""
     if not builder.traits.strided:
         return "its axes in the order of the matmul"
     if term.merged(contracted) is None:
         return "its contracted axes do not merge"
     runs = builder.runs(term, free)
-    if not any(_is_matrix(builder, term, run, contracted) for run in runs or [()]):
-        is_contiguous = builder.traits.matrix_layout == "contiguous"
-        return "its matrices are not contiguous" if is_contiguous else "no axis of its matrices has unit stride"
+    if not any(_is_matrix(builder, term, run, contracted, layouts.matrix) for run in runs or [()]):
+        takes_gaps = layouts.matrix == "strided"
+        return "no axis of its matrices has unit stride" if takes_gaps else "its matrices are not contiguous"
     if len(runs) > 1:
         return "its free axes do not merge, and a product for each takes longer than the copy"
-    if builder.traits.batch_layout == "strided" and not builder.choosing.is_by_cost:
+    if layouts.batch == "strided" and not builder.choosing.is_by_cost:
         return "the product of a packed operand is faster, as was measured"
     return "its axes do not lie in the order of the matmul"
 
@@ -200,7 +209,7 @@ def candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> li
 
 def reads_packed(traits: Traits, dtype: str) -> bool:
     """Whether arrays have strides, and a batched product nevertheless reads C order alone."""
-    return traits.strided and traits.layout(dtype, is_batched=True) == "C"
+    return traits.strided and traits.layouts(dtype).batch == "C"
 
 
 def choose(builder: Builder, pair: Pair) -> Choice:
@@ -237,12 +246,13 @@ class _Search:
         self._builder, self._traits = builder, traits
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
         self._model = builder.model(pair.dtype)
-        self._is_packed_dtype = pair.dtype in traits.packed_dtypes
+        self._layouts = traits.layouts(pair.dtype)
         self._reads_packed = reads_packed(traits, pair.dtype)
+        self._takes_strides = traits.strided and self._layouts.batch == "strided"
         self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
         classes, size = pair.classes, builder.size
         steps = size(classes.contracted) * size(classes.lhs_free) * size(classes.rhs_free)
-        self._is_tiny = len(classes.batch) == 1 and steps < traits.tiny_matmul
+        self._is_tiny = len(classes.batch) == 1 and steps < self._layouts.tiny
         self._turns_matter = bool(classes.batch) and depends_on_turns(
             size(classes.lhs_free), size(classes.rhs_free), size(classes.contracted)
         )
@@ -275,7 +285,7 @@ class _Search:
             if not traits.strided and not traits.transpose_flags and (first.transposed or not second.transposed):
                 continue
             is_packed = not self._reads_packed or self._are_packed(left, right, labels, axes, swapped)
-            if not is_packed and self._is_packed_dtype:
+            if not is_packed and self._layouts.matrix == "C":
                 continue
             looped = () if is_packed else labels
             result = (*labels, *first.rows, *axes.inner, *second.rows)
@@ -305,10 +315,10 @@ class _Search:
     def _are_packed(self, left: OperandAccess, right: OperandAccess, batch: Labels, axes: _Axes, swapped: bool) -> bool:
         """Whether one call reads both operands, as ``[batch, rows, contracted]`` and ``[batch, contracted, cols]``.
 
-        Without batch axes, that is also a matrix that is contiguous in the other order, except of ``packed_dtypes``.
+        Without batch axes, that is also a matrix that is contiguous in the other order, if a product reads such ones.
         """
         builder = self._builder
-        if not (batch or self._is_packed_dtype):
+        if not batch and self._layouts.matrix != "C":
             return True
         for term, access, on_right in ((self._lhs, left, swapped), (self._rhs, right, not swapped)):
             if access.copied:
@@ -351,7 +361,7 @@ class _Search:
             return
         for order in orders[1:]:
             yield order, ()
-        if not (self._traits.strided and self._traits.batch_layout == "strided"):
+        if not self._takes_strides:
             return
         for order in orders:
             merging = cut(order, lambda run, label: all(term.merged((*run, label)) is not None for term in terms))
@@ -444,7 +454,8 @@ class _Search:
     def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
         key = term is self._lhs, contracted
         if key not in self._in_place:
-            self._in_place[key] = _in_place(self._builder, term, free, contracted, self._is_tiny)
+            layout = None if self._is_tiny else self._layouts.matrix
+            self._in_place[key] = _in_place(self._builder, term, free, contracted, layout)
         return self._in_place[key]
 
     def _lies_along_sum(self, term: Term, contracted: Labels) -> bool:
@@ -474,7 +485,7 @@ class _Search:
             if target == result:
                 return 0.0, False
             return (self._traits.rates.view, False) if strided else (self._copy(result, target), True)
-        if use.is_ready(result, self._builder.sizes, self._traits):
+        if use.is_ready(result, self._builder.sizes, self._takes_strides):
             return 0.0, False
         return self._model.copy(self._builder.size(result)), True
 
@@ -500,15 +511,17 @@ def _flags_a_matrix_beside_a_vector(first: OperandAccess, second: OperandAccess)
     return first.transposed if first.rows else not second.transposed
 
 
-def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels, is_tiny: bool) -> OperandAccess | None:
+def _in_place(
+    builder: Builder, term: Term, free: Labels, contracted: Labels, layout: MatrixLayout | None
+) -> OperandAccess | None:
     """Reads a strided operand in place: the largest run of free axes as rows, and the others as batch axes.
 
-    Tiny matrices may have any strides.
+    Without a layout, matrices may have any strides.
     """
     if term.merged(contracted) is None:
         return None
     runs = builder.runs(term, free)
-    readable = [run for run in (runs or [()]) if is_tiny or _is_matrix(builder, term, run, contracted)]
+    readable = [run for run in (runs or [()]) if layout is None or _is_matrix(builder, term, run, contracted, layout)]
     if not readable:
         return None
     rows = max(readable, key=builder.size)
@@ -516,7 +529,7 @@ def _in_place(builder: Builder, term: Term, free: Labels, contracted: Labels, is
     return OperandAccess(rows, loops, transposed=term.merged(contracted) != 1)
 
 
-def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool:
+def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels, layout: MatrixLayout) -> bool:
     """Whether matmul can read each matrix of a strided operand in place."""
     row_stride, col_stride = term.merged(rows), term.merged(cols)
     if row_stride is None or col_stride is None:
@@ -524,7 +537,7 @@ def _is_matrix(builder: Builder, term: Term, rows: Labels, cols: Labels) -> bool
     height, width = builder.size(rows), builder.size(cols)
     if height == 1 or width == 1:
         return (row_stride if width == 1 else col_stride) == 1 or height == width
-    if builder.traits.matrix_layout == "contiguous":
+    if layout != "strided":
         return (row_stride, col_stride) in ((width, 1), (1, height))
     return (col_stride == 1 and row_stride >= width) or (row_stride == 1 and col_stride >= height)
 

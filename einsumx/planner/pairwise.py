@@ -155,15 +155,16 @@ class _Candidate(NamedTuple):
 _LONG = 2e-4
 """Seconds of a product that several threads may share."""
 
+_ANY_THREADS: tuple[Threads, ...] = ("",)
+
 
 def _candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> Iterator[_Candidate]:
     """The candidates; with ``all_of_them``, also those that the cost model never prefers."""
     traits, classes = builder.traits, pair.classes
     choices = candidates(builder, pair, all_of_them=all_of_them)
     for choice in choices:
-        is_long = all_of_them and pair.dtype in traits.pool_products and choice.seconds > _LONG
-        by_threads: tuple[Threads, ...] = ("pool", "blas") if is_long else ("",)
-        for threads in by_threads:
+        is_long = all_of_them and choice.seconds > _LONG
+        for threads in traits.threads(pair.dtype) if is_long else _ANY_THREADS:
             yield _Candidate(choice.seconds, partial(matmul, choice=choice, threads=threads), choice, threads)
     if traits.rates.native and pair.dtype in traits.native_dtypes and not _has_too_many_labels(builder, pair):
         order, seconds = native_order(builder, pair)

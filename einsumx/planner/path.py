@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from einsumx.ir import fill, parse, sizes, text
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.operand import Operand, Path
-    from einsumx.planner import search
-    from einsumx.planner import sparse_path as stored
+    from einsumx.planner import search, sparse_path
     from einsumx.planner.search import Pace, Tree
 else:
     sizes = LazyModule("einsumx.ir.sizes")
     fill = LazyModule("einsumx.ir.fill")
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
     parse = LazyModule("einsumx.ir.parse")
-    stored = LazyModule("einsumx.planner.sparse_path")
+    sparse_path = LazyModule("einsumx.planner.sparse_path")
     search = LazyModule("einsumx.planner.search")
 
 _optimizers: Any = LazyModule("opt_einsum.paths")
@@ -103,8 +102,8 @@ def find_path(
         label_sizes = tuple(map(sizes.assumed, label_sizes))
     if is_auto:
         classes = tuple(map(size_class, label_sizes))
-        if operands and set(map(_stored_of, operands)) != {None}:
-            return _sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
+        if operands and set(map(_nnz_of, operands)) != {None}:
+            return sparse_path.sparse_path(inputs, output, classes, tuple(map(fill.density, operands)))
         return _default_path(equation, (inputs, output, classes), pace or search.TYPICAL, room)
     match as_optimize(optimize):
         case (bool() | str()) as choice:
@@ -125,7 +124,7 @@ def find_path(
     return _pairwise(steps, inputs, output, label_sizes)
 
 
-_stored_of = attrgetter("stored")
+_nnz_of = attrgetter("nnz")
 
 
 def _default_path(
@@ -187,14 +186,6 @@ def path_text(equation: SizedEquation, path: Path, pace: Pace) -> str:
         largest = max(map(network.span, tree.labels[len(inputs) :]))
         lines.append((title, f"{text.quantity(work)} multiply-adds, largest result {text.quantity(largest)} elements"))
     return text.in_columns(lines)
-
-
-@lru_cache(maxsize=1024)
-def _sparse_path(
-    inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], densities: tuple[float, ...]
-) -> Path:
-    """The path of ``"auto"`` if some operands are sparse; ``densities`` are their shares of stored elements."""
-    return stored.sparse_path(inputs, output, sizes, densities)
 
 
 _SIGNIFICANT_BITS = 4

@@ -11,7 +11,6 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.layout import contiguous, memory_order, merged_stride
 from einsumx.ir.operand import Operand
 from einsumx.ir.parse import SYMBOLS, symbol
-from einsumx.ir.traits import Traits
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -120,8 +119,14 @@ class ResultUse(NamedTuple):
         """``labels`` in the requested order."""
         return None if self.order is None else tuple(filter(labels.__contains__, self.order))
 
-    def is_ready(self, result: Labels, sizes: Sequence[int], traits: Traits) -> bool:
-        """Whether the next step can read a C-contiguous result in place."""
+    def is_ready(self, result: Labels, sizes: Sequence[int], takes_strides: bool) -> bool:
+        """Whether the next step can read a C-contiguous result in place.
+
+        Args:
+            result: its labels, in order.
+            sizes: of each label.
+            takes_strides: whether a matmul takes batch axes with any strides.
+        """
         summed, batch = self.contracted, self.batch
         if not (summed or batch):
             return True
@@ -146,7 +151,7 @@ class ResultUse(NamedTuple):
         if result[start : start + len(run)] != run:
             return False
         is_run = not free or free[-1] - free[0] == len(free) - 1
-        if traits.strided and traits.batch_layout == "strided":
+        if takes_strides:
             return is_run and result[-1] not in self.batch
         return is_run and all(label in self.batch for label in result[: len(result) - len(contracted) - len(free)])
 

@@ -76,9 +76,7 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], described:
         read = [shapes[slot] for slot in op.sources]
         if isinstance(op, ops.Matmul) and not algebra.is_plain:
             return _product_call(framework, *read)
-        if isinstance(op, ops.Sum | ops.Scale | ops.Multiply | ops.Zeros) and not algebra.is_plain:
-            return algebra.kernel(framework, op, read, dtypes[op.sources[0]])
-        return framework.kernel(op, read, dtypes[op.sources[0]])
+        return algebra.kernel(framework, op, read, dtypes[op.sources[0]])
 
     def known(code: Code, slot: int) -> Code:
         return Code(*code.parts, dtype=framework.dtype(dtypes[slot]), shape=shapes[slot], works=code.works)

@@ -26,7 +26,7 @@ from einsumx.ir.cost import OpCost, in_use, program_cost
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, evaluated_shape, names_in
-from einsumx.ir.text import call_text, quantity, remark_text, summary
+from einsumx.ir.text import quantity, remark_text, summary
 from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.programs import program_text
 
@@ -211,7 +211,7 @@ def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Pi
 
 def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> PictureRow:
     symbol: Symbol = "native" if isinstance(op, ops.Native) else op.effect
-    call = f"%{op.out} = {call_text(op)}"
+    call = f"%{op.out} = {op.text}"
     array = "" if op.effect == "view" else _array(cost.allocated, cost.dtype)
     held += cost.workspace
     return PictureRow(op.out, symbol, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)

@@ -95,7 +95,7 @@ def text_of_plan(program: Program) -> str:
 
 
 def _listed(program: Program) -> list[Any]:
-    return [{"op": type(op).__name__, **asdict(op)} for op in program.ops]
+    return [{"op": type(op).__name__, **op.fields} for op in program.ops]
 
 
 def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:

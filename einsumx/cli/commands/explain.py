@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from einsumx.adapters.registry import get_backend
@@ -224,8 +224,8 @@ def _plan_data(plan: Plan, optimize: str) -> dict[str, Any]:
         "choice": choice_text(plan, optimize),
         "ops": [
             {
-                "op": type(op).__name__.lower(),
-                **asdict(op),
+                "op": op.name,
+                **op.fields,
                 "shape": entry.shape,
                 "dtype": entry.dtype,
                 "multiply_adds": entry.multiply_adds,

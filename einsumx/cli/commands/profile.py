@@ -101,7 +101,7 @@ def _data(measured: Profile) -> dict[str, Any]:
         "roofline_share": measured.share,
         "ops": [
             {
-                "op": type(op.op).__name__.lower(),
+                "op": op.op.name,
                 "call": op.call,
                 "shape": op.shape,
                 "dtype": op.dtype,
