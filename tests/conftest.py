@@ -58,6 +58,14 @@ def pytest_collection_finish():
 
 
 @pytest.fixture
+def rng():
+    """Random numbers that are the same in every run."""
+    import numpy as np
+
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
 def quiet_machine(monkeypatch):
     """A machine on which nothing disturbs a measurement, and no thread spins after a product."""
     from einsumx.measuring import machine, steady
@@ -78,6 +86,23 @@ def forgotten():
     yield
     wisdom._known.clear()
     caches.cache_clear()
+
+
+@pytest.fixture
+def missing_library(monkeypatch):
+    """The name of a backend whose framework cannot be installed anywhere."""
+    from einsumx.adapters import registry
+    from einsumx.backends.numpy import NumpyAdapter
+
+    class Missing(NumpyAdapter):
+        name = "nowhere"
+        module = "no_library_of_this_name"
+        install = "pip install 'nowhere[all]'"
+
+    monkeypatch.setitem(registry._registered, "nowhere", Missing())
+    registry.forget()
+    yield "nowhere"
+    registry.forget()
 
 
 @pytest.fixture(scope="session")

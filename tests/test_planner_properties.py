@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import einsumx
 from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, layout_class, reshaped
 from einsumx.ir.ops import (
     Cast,
@@ -310,9 +309,8 @@ def planned(case, arrays, backend, traits):
 
 
 def assert_fits(plan, traits):
-    described = slots(plan)
     for op in plan.ops:
-        assert fits(op, [described[slot] for slot in op.sources], traits), op
+        assert fits(op, [plan.values[slot] for slot in op.sources], traits), op
 
 
 def fits(op, sources, traits):

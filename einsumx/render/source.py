@@ -13,12 +13,10 @@ from textwrap import wrap
 from types import MappingProxyType
 
 from einsumx.adapters.base import Adapter
-from einsumx.algebra.products import elementwise, reduced
+from einsumx.adapters.facets import semirings_of
 from einsumx.algebra.semiring import SemiringAlgebra
-from einsumx.dtypes import itemsize
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, visible
 from einsumx.ir import ops
-from einsumx.ir.cost import slots
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.render.recorder import Code, import_statement, recording
@@ -46,16 +44,15 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     framework, module = recording(adapter)
     _check_name(name, module)
     parameters, names = _operand_names(len(program.operands), module)
-    described = slots(program)
     statement = import_statement(adapter)
     imports, first = ("", statement) if "{" in statement else (statement, "")
-    body = [*filter(None, [first.format(operand=names[0])]), *_body(program, framework, names, described)]
+    body = [*filter(None, [first.format(operand=names[0])]), *_body(program, framework, names)]
     helper: list[str] = []
     if isinstance(program.algebra, SemiringAlgebra) and any("product(" in line for line in body):
         if name == "product":
             raise ValueError(f"name={name!r} cannot name the function; the code has another one of that name")
         helper = _product_lines(framework, program.algebra, program.dtype, first.format(operand="a"))
-    helper += filter(None, [framework.decorator([each.shape for each in described.values()])])
+    helper += filter(None, [framework.decorator([each.shape for each in program.values])])
     is_used = imports and re.search(rf"\b{module}\.", "\n".join([*helper, *body]))
     lines = [
         *([imports, "", ""] if is_used else []),
@@ -66,20 +63,19 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     return "\n".join(lines) + "\n"
 
 
-def _body(program: Program, framework: Adapter, names: Sequence[str], described: dict[int, Operand]) -> list[str]:
+def _body(program: Program, framework: Adapter, names: Sequence[str]) -> list[str]:
     """The statements of the function; each contains one call that computes, with the views around it."""
-    algebra = program.algebra
-    shapes = {slot: each.shape for slot, each in described.items()}
-    dtypes = {slot: each.dtype for slot, each in described.items()}
+    algebra, described = program.algebra, program.values
 
     def kernel(op: ops.Op) -> Callable[..., Code]:
-        read = [shapes[slot] for slot in op.sources]
+        read = [described[slot].shape for slot in op.sources]
         if isinstance(op, ops.Matmul) and not algebra.is_plain:
             return _product_call(framework, *read)
-        return algebra.kernel(framework, op, read, dtypes[op.sources[0]])
+        return algebra.kernel(framework, op, read, described[op.sources[0]].dtype)
 
     def known(code: Code, slot: int) -> Code:
-        return Code(*code.parts, dtype=framework.dtype(dtypes[slot]), shape=shapes[slot], works=code.works)
+        value = described[slot]
+        return Code(*code.parts, dtype=framework.dtype(value.dtype), shape=value.shape, works=code.works)
 
     values = {slot: known(Code(name), slot) for slot, name in enumerate(names)}
     sources: dict[int, list[Code]] = {}
@@ -92,8 +88,8 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], described:
         if isinstance(op, ops.Transpose | ops.Diagonal | ops.Copy) and op.reason:
             reasons[id(value)] = f"a copy: {visible(op.reason)}"
     made = [op.out for op in program.ops]
-    abouts = {id(values[slot]): visible(f"{shapes[slot]} {dtypes[slot]}") for slot in made}
-    large = {id(values[slot]) for slot in made if prod(shapes[slot]) * itemsize(dtypes[slot]) >= _LARGE}
+    abouts = {id(values[slot]): visible(f"{described[slot].shape} {described[slot].dtype}") for slot in made}
+    large = {id(values[slot]) for slot in made if described[slot].nbytes >= _LARGE}
     codes = [*(values[slot] for slot in made), values[program.result]]
     if not program.shape:
         codes.append(_recorded(framework, framework.element, codes[-1:]))
@@ -173,8 +169,7 @@ def _product_call(framework: Adapter, lhs: tuple[int, ...], rhs: tuple[int, ...]
     """The call of the function on operands of these shapes, of which vectors become matrices."""
     batch = prod(max(lhs[:-2], rhs[:-2], key=prod))
     columns = rhs[-1] if len(rhs) > 1 else 1
-    fuses = framework.semirings is not None and framework.semirings.fuses_terms
-    rows = [] if fuses else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
+    rows = [] if semirings_of(framework).fuses_terms else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
 
     def call(left: Code, right: Code) -> Code:
         product = Code("product")(
@@ -197,12 +192,11 @@ def _product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, op
         dtype: of the operands.
         opening: the first statement, if any.
     """
-    functions = framework.semirings
-    assert functions is not None
+    functions = semirings_of(framework)
     a, b, every, fuses = Code("a"), Code("b"), slice(None), functions.fuses_terms
     rows = every if fuses else Code("i : i + rows")
-    terms = elementwise(functions, semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
-    sums = reduced(functions, semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
+    terms = functions.elementwise(semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
+    sums = functions.reduced(semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
     *lines, result = _statements([sums], room=70)
     lines.insert(0, f"terms = {terms.text()}")
     about = f"The product of matrices by {semiring.add} and {semiring.multiply}"
