@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
-    from einsumx.adapters.base import Adapter, Array
+    from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
     from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, NumpyResult, PlanKeywords, Value
-    from einsumx.streaming import gradients
+    from einsumx.streaming import gradients, repeated
     from einsumx.streaming import run as streaming_run
 else:
     factors = LazyModule("einsumx.runtime.factors")
     conversion, front = LazyModule("einsumx.runtime.conversion"), LazyModule("einsumx.runtime.front")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
-    gradients = LazyModule("einsumx.streaming.gradients")
+    gradients, repeated = LazyModule("einsumx.streaming.gradients"), LazyModule("einsumx.streaming.repeated")
     tuning = LazyModule("einsumx.tuning")
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
@@ -255,12 +255,18 @@ if not TYPE_CHECKING:
     einsum_frexp = cached_first(einsum_frexp, _of_frexp)
 
 
+def ready_under_limit(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -> Run:
+    """:func:`einsumx.streaming.repeated.ready`."""
+    return repeated.ready(request, adapter, signatures)
+
+
 def in_semiring(name: str, add: str, multiply: str, *operands: Any, **options: Any) -> Any:
     """:meth:`einsumx.Semiring.einsum`, by the fields of the semiring."""
     return imported("einsumx.semirings").Semiring(name, add, multiply).einsum(*operands, **options)
 
 
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
+hooks.ready_under_limit = ready_under_limit
 for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
     as_node(name)
 
