@@ -9,7 +9,7 @@ a signal handler raises while a plan is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -210,10 +210,9 @@ def _look_up(
         kinds,
         tuple(keywords),
     )
-    if _NUMBERS.isdisjoint(map(type, arrays)):
-        signatures = map(signature, arrays)
-    else:
-        signatures = iter([type(each) if type(each) in _NUMBERS else signature(each) for each in arrays])
+    signatures: Iterable[Any] = map(signature, arrays)
+    if not _NUMBERS.isdisjoint(map(type, arrays)):
+        signatures = [type(each) if type(each) in _NUMBERS else signature(each) for each in arrays]
     return ready(adapter, translation, written, key, None if out is None else signature(out), *signatures)
 
 
@@ -274,7 +273,7 @@ def ready(
     key: Key | None,
     out: Signature | None,
     /,
-    *signatures: Signature | type,
+    *signatures: Any,
 ) -> Run:
     """The function for operands, and ``out``, of these signatures; see :func:`delivery`.
 
