@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
-    from einsumx.adapters.base import Adapter, Array, Run, Signature
+    from einsumx.adapters.base import Adapter, Array
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
@@ -255,18 +255,17 @@ if not TYPE_CHECKING:
     einsum_frexp = cached_first(einsum_frexp, _of_frexp)
 
 
-def ready_under_limit(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -> Run:
-    """:func:`einsumx.streaming.repeated.ready`."""
-    return repeated.ready(request, adapter, signatures)
-
-
 def in_semiring(name: str, add: str, multiply: str, *operands: Any, **options: Any) -> Any:
     """:meth:`einsumx.Semiring.einsum`, by the fields of the semiring."""
     return imported("einsumx.semirings").Semiring(name, add, multiply).einsum(*operands, **options)
 
 
+def _ready_under_limit(*arguments: Any) -> Any:
+    return repeated.ready(*arguments)
+
+
+hooks.ready_under_limit = _ready_under_limit
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
-hooks.ready_under_limit = ready_under_limit
 for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
     as_node(name)
 

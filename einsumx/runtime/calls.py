@@ -309,7 +309,8 @@ def ready(
     if request.memory_limit is not None:
         if out is not None or kinds is not None:
             raise Uncacheable
-        return hooks.ready_under_limit(request, adapter, signatures)  # type: ignore[no-any-return]
+        limited: Run = hooks.ready_under_limit(request, adapter, signatures)
+        return limited
     if out is not None and request.algebra.has_exponents:
         raise Uncacheable
     prepared = prepare.from_signatures(request, adapter, signatures)
