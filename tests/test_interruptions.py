@@ -49,7 +49,7 @@ def interrupted(frame_of, call, error=InterruptError):
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("function", ["_ready_plain", "runnable", "direct_product", "executable"])
+@pytest.mark.parametrize("function", ["_ready_plain", "runnable", "direct_product", "run_of"])
 def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     einsumx.cache_clear()
     with pytest.raises(InterruptError):
@@ -57,7 +57,7 @@ def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     np.testing.assert_array_equal(einsumx.einsum("ij,jk->ki", LHS, RHS), (LHS @ RHS).T)
 
 
-@pytest.mark.parametrize("function", ["_run_of", "_prepare", "executable"])
+@pytest.mark.parametrize("function", ["_run_of", "_prepare", "run_of"])
 def test_such_an_error_ends_the_call_of_an_expression(function):
     einsumx.cache_clear()
     product = einsumx.expression("ij,jk->ki", LHS.shape, RHS.shape)
