@@ -128,7 +128,7 @@ def test_repeated_calls_that_do_more_look_into_the_cache_first_too(call, operand
         call(*operands)
     assert entered(lambda: call(*operands)) <= OWN + 45
     counts = einsumx.cache_info()
-    assert counts["calls"].misses + counts["forms"].misses == 1
+    assert counts["calls"].misses == 1
 
 
 def test_threads_that_make_the_same_calls_get_their_own_results(framework):
@@ -408,3 +408,13 @@ def test_bools_choose_the_best_path_in_a_replacement_alone(monkeypatch):
         for options in ({"optimize": False}, {"optimize": True}, {}):
             np.einsum("ij,jk,kl->il", *a, **options)
             assert set(found) == {((1, 2), (0, 1))}
+
+
+@pytest.mark.parametrize(
+    ("equation", "limit", "is_cut", "most"), [(MATRIX, 9_000, False, 40), ("ij,jk,kl->il", 11_000, True, 50)]
+)
+def test_a_repeated_call_under_a_limit_enters_few_functions_before_its_first_block(equation, limit, is_cut, most):
+    arrays = [np.ones(shape) for shape in ((30, 40), (40, 30), (30, 30))][: len(equation.split(","))]
+    assert bool(einsumx.plan(equation, *arrays, memory_limit=limit).cuts) == is_cut
+    einsum(equation, *arrays, memory_limit=limit)
+    assert 20 < entered(lambda: einsum(equation, *arrays, memory_limit=limit), until="contract") <= most
