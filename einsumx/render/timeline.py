@@ -230,7 +230,7 @@ class _BlockedRows:
     def __init__(self, program: BlockedProgram) -> None:
         self._adapter = get_backend(program.backend)
         self._request = BlockedContraction(program.contraction, program.limit, program.in_place, program.landing)
-        equation, cut, landing = program.equation, program.blocking, program.landing
+        equation, cut, landing = program.contraction.equation, program.blocking, program.landing
         self._program, self._counts = program, cut.counts
         self._sizes = [-(-size // pieces) or 1 for size, pieces in zip(equation.sizes, cut.counts)]
         self._block = prod(self._sizes[label] for label in cut.root.output)  # elements
