@@ -50,7 +50,7 @@ def stage_program(
 
 def value_layout(stage: Stage, program: Program) -> Layout:
     """The layout of the value of a stage that ``program`` computes; sums over blocks are added in place of a copy."""
-    if not program.contraction.place.traits.strided or (stage.loops and returns_view(program)):
+    if not program.contraction.place.traits.strided or (stage.summed and returns_view(program)):
         return None
     return layout_class(program.shape, result_strides(program))
 

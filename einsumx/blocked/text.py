@@ -78,8 +78,8 @@ def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()
         if not isinstance(source, int):
             lines += stage_lines(source, names, stage.inside)
     remark = f"for each block of {term(stage.nest)}" if stage.nest else "once"
-    if stage.loops:
-        remark += f", summed over blocks of {term(stage.loops)}"
+    if stage.summed:
+        remark += f", summed over blocks of {term(stage.summed)}"
     if len(stage.nest) < len(around):
         remark += f", kept while {term(around[len(stage.nest) :])} goes on"
     return [*lines, (f"{','.join(map(term, stage.terms))}->{term(stage.output)}", remark)]
