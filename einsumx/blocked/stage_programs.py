@@ -50,7 +50,7 @@ def stage_program(
 def value_layout(stage: Stage, program: Program) -> Layout:
     """The layout of the value of a stage that ``program`` computes; sums over blocks are added in place of a copy."""
     strides = program.values[program.result].strides
-    if strides is None or not program.contraction.place.traits.strided or (stage.loops and program.returns_view):
+    if strides is None or not program.contraction.place.traits.strided or (stage.summed and program.returns_view):
         return None
     return layout_class(program.shape, strides)
 
