@@ -210,7 +210,6 @@ def test_a_native_result_follows_the_operands_in_memory_if_a_view_is_cheaper(equ
 def test_a_batch_axis_stays_between_rows_and_columns_where_that_spares_copies_and_there_are_elements():
     apart = Traits(
         strided=False,
-        min_batch_axes=1,
         max_batch_axes=1,
         transpose_flags=True,
         inner_batch=True,

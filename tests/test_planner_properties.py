@@ -216,7 +216,6 @@ class Interpreter:
         traits, first = self.traits, arrays[0]
         match op:
             case Transpose():
-                assert traits.max_transpose_axes is None or len(op.axes) <= traits.max_transpose_axes
                 assert traits.strided or op.reason, "a transpose that copies has a reason"
                 return first.transpose(op.axes)
             case Reshape():
@@ -269,7 +268,6 @@ class Interpreter:
             assert max(lhs.ndim, rhs.ndim) <= 2
             return np.matmul(lhs, rhs)
         batch = lhs.ndim - 2 - op.inner_batch
-        assert batch >= traits.min_batch_axes
         if op.inner_batch:
             assert traits.inner_batch
             assert lhs.size
@@ -341,13 +339,8 @@ def fits(op, sources, traits):
             return traits.strided
         case Reshape():
             return strides is None or not traits.strided or reshaped(shapes[0], strides, op.shape) is not None
-        case Transpose():
-            most = traits.max_transpose_axes
-            return bool(op.reason) != traits.strided and (most is None or len(op.axes) <= most)
-        case Diagonal():
+        case Transpose() | Diagonal():
             return bool(op.reason) != traits.strided
-        case Sum():
-            return traits.max_sum_axes is None or len(shapes[0]) <= traits.max_sum_axes
         case Matmul():
             batch = max(map(len, shapes)) - 2 - op.inner_batch
             asks_flags = op.transpose_lhs or op.transpose_rhs
@@ -357,7 +350,7 @@ def fits(op, sources, traits):
                 and (traits.inner_batch or not op.inner_batch)
                 and (not op.threads or op.threads in traits.threads(dtype))
                 and (not op.sums or ((dtype, op.sums) in traits.wide_products and min(map(len, shapes)) > 1))
-                and (batch >= traits.min_batch_axes or (traits.strided and min(map(len, shapes)) == 1))
+                and (traits.strided or min(map(len, shapes)) > 1)
                 and takes_batches(traits, dtype, batch)
                 and (traits.strided or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
             )
@@ -370,7 +363,7 @@ def fits(op, sources, traits):
             )
         case Scale():
             return traits.strided and dtype not in ("bool", *dict(traits.widen))
-        case Copy() | Cast() | Multiply() | Zeros():
+        case Copy() | Cast() | Sum() | Multiply() | Zeros():
             return True
 
 
@@ -388,10 +381,8 @@ def all_traits():
 STRICT = einsumx.Traits(
     strided=False,
     views=False,
-    min_batch_axes=1,
     max_batch_axes=1,
     transpose_flags=True,
-    max_transpose_axes=4,
     matmul_dtypes=frozenset({"float32", "float64"}),
     widen=(("float16", "float32"),),
 )

@@ -70,7 +70,6 @@ class Traits:
     dtypes: frozenset[str] | None = None
     """The dtypes that einsum computes in (None: those that the adapter accepts)."""
 
-    min_batch_axes: int = 0
     max_batch_axes: int | None = None
     """How many batch axes one matmul takes (None: any number); plans without strides merge more into one. With strides,
     the adapter accepts more and loops over all but the largest, if batches may have any (:meth:`layouts`)."""
@@ -86,13 +85,6 @@ class Traits:
     """Where a matmul with many more rows than columns, or the reverse, is faster with its longer operand: on the left,
     unless the sum is long or the other side short (``"left"``); on the right if that operand has its
     longer axis last in memory, and otherwise on the left (``"in order"``); or on either side."""
-
-    max_transpose_axes: int | None = None
-    """The most axes, 4 or more, of a transpose that copies (None: any number)."""
-
-    max_sum_axes: int | None = None
-    """The most axes of the operand of one sum (None: any number), after adjacent axes that are all summed or all kept
-    have been merged."""
 
     outer_by_matmul: bool = False
     """An outer product is faster as a matmul over an axis of size 1, because multiply is slow to broadcast."""

@@ -132,8 +132,7 @@ def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", 
     sides = ((pair.lhs, choice.lhs), (pair.rhs, choice.rhs))
     (first, left), (second, right) = reversed(sides) if choice.swapped else sides
     # Without rows, an operand is a vector, not a matrix with an axis of size 1.
-    by_vector = builder.traits.strided and not builder.traits.min_batch_axes and kind(pair.dtype) in "fc"
-    by_vector = by_vector and not choice.batch
+    by_vector = builder.traits.strided and not choice.batch and kind(pair.dtype) in "fc"
     layouts = builder.traits.layouts(pair.dtype)
     lhs_slot = _operand(builder, first, left, choice, layouts, by_vector, turned=False)
     rhs_slot = _operand(builder, second, right, choice, layouts, by_vector, turned=True)
@@ -167,10 +166,8 @@ def _operand(
         term = builder.permute(term, (*batch, *first, *last))
     if by_vector and not access.rows:
         return builder.reshape(term.slot, (builder.size(choice.contracted),))
-    ones = (1,) * (builder.traits.min_batch_axes - len(runs))
     between = (choice.inner,) if choice.inner else ()
-    shape = (*ones, *(builder.size(axis) for axis in (*runs, first, *between, last)))
-    return builder.reshape(term.slot, shape)
+    return builder.reshape(term.slot, tuple([builder.size(axis) for axis in (*runs, first, *between, last)]))
 
 
 def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels, layouts: Layouts) -> str:
