@@ -8,7 +8,7 @@ from typing import Any
 from einsumx.adapters.registry import is_builtin
 from einsumx.errors import BackendError
 from einsumx.ir.parse import symbol
-from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.equations import sized_equation
 from einsumx.runtime.request import Request
 
 autoray: Any = import_module("autoray")

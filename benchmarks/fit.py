@@ -29,7 +29,7 @@ from einsumx.ir.traits import Traits
 from einsumx.planner.candidates import selected_program
 from einsumx.planner.path import find_path
 from einsumx.planner.selection import Selection
-from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.equations import sized_equation
 
 RATES = ("call", "view", "matrix", "gemm", "stream", "copy", "permute", "run", "native", "sweep")
 CONSTANTS = ("_LEAST_SIDE", "_INNER_BATCH", "_START", "_FILL")

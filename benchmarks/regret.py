@@ -28,10 +28,11 @@ import einsumx
 from einsumx.ir.text import brief_text, duration
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import MARGIN
+from einsumx.runtime.conversion import described, one_device
 from einsumx.runtime.execute import executable
+from einsumx.runtime.front import contraction
 from einsumx.runtime.measured import candidates_of
-from einsumx.runtime.prepare import contraction_of, described, one_device
-from einsumx.runtime.request import Described, Options
+from einsumx.runtime.request import Request
 
 WORST = 12
 """Problems with the highest regret that are listed."""
@@ -97,8 +98,8 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
         return None
     signatures = tuple(map(adapter.signature, arrays))
     described_operands = described(adapter, signatures)
-    call = Described(adapter, problem.equation, described_operands, one_device(adapter, signatures), Options())
-    tried = candidates_of(contraction_of(call), "auto", most)
+    request, device = Request(problem.equation, ()), one_device(adapter, signatures)
+    tried = candidates_of(contraction(request, adapter, described_operands, device), True, most)
     peers = {name: function for name, function in framework.einsums().items() if name != EINSUMX}
     runs = [executable(each.program, adapter) for each in tried]
     runs += [partial(function, problem.equation) for function in peers.values()]

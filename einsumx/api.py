@@ -6,7 +6,6 @@ Planner, plans and everything for memory limits are imported when first used, to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,9 +17,8 @@ from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
 from einsumx.runtime.calls import added_first, cached_first
-from einsumx.runtime.request import Order, Request, as_framework, dtype_name, refuse, split
+from einsumx.runtime.request import Order, Request, as_framework, refuse, split
 from einsumx.runtime.results import deliver
-from einsumx.scalars import as_python
 from einsumx.tracing import as_node, between_graphs
 
 if TYPE_CHECKING:
@@ -33,11 +31,12 @@ if TYPE_CHECKING:
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
     from einsumx.blocked import plan as blocked_plan
+    from einsumx.blocked import program as blocked_program
     from einsumx.ir import operand, sizes
     from einsumx.ir import text as ir_text
     from einsumx.ir.operand import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
-    from einsumx.runtime import factors, limits, prepare
+    from einsumx.runtime import conversion, factors, front, limits, prepare
     from einsumx.runtime import shapes as described
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
@@ -46,12 +45,14 @@ if TYPE_CHECKING:
     from einsumx.streaming import run as streaming_run
 else:
     factors = LazyModule("einsumx.runtime.factors")
+    conversion, front = LazyModule("einsumx.runtime.conversion"), LazyModule("einsumx.runtime.front")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
     gradients = LazyModule("einsumx.streaming.gradients")
     tuning = LazyModule("einsumx.tuning")
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
     blocked_plan = LazyModule("einsumx.blocked.plan")
+    blocked_program = LazyModule("einsumx.blocked.program")
     operand = LazyModule("einsumx.ir.operand")
     sizes = LazyModule("einsumx.ir.sizes")
     ir_text = LazyModule("einsumx.ir.text")
@@ -274,14 +275,14 @@ def computed(request: Request) -> Any:
         return lazy_module.einsum(request)
     if request.memory_limit is not None:
         return gradients.recorded(request)
-    adapter, arrays = prepare.arrays_of(inputs, request.adapter)
+    adapter, arrays = conversion.arrays_of(inputs, request.adapter)
     if added is not None:
         added = arrays.pop()
-    options = request.options(adapter)
-    prepared = prepare.prepare(adapter, request.written, arrays, options)
+    request = request.named(adapter)
+    prepared = prepare.prepare(request, adapter, arrays)
     if request.out is None and request.order == "K" and request.factors is None:
         return prepared.run(*arrays)
-    return deliver(adapter, prepared, arrays, options, request, added)
+    return deliver(adapter, prepared, arrays, request, added)
 
 
 @overload
@@ -375,11 +376,11 @@ def planned(
     if is_limited:
         return plans.as_blocked_plan(streaming_run.plan_within(request).program)
     inputs = [stored_arrays.unread(number, array) if is_stored(array) else array for number, array in enumerate(inputs)]
-    adapter, arrays = prepare.arrays_of(inputs, request.adapter)
-    options = request.options(adapter)
-    if options.effort == "measure":
-        return tuning.tuned_plan(adapter, request.written, arrays, options)
-    return plans.as_plan(prepare.prepare(adapter, request.written, arrays, options).program)
+    adapter, arrays = conversion.arrays_of(inputs, request.adapter)
+    request = request.named(adapter)
+    if request.is_measured:
+        return tuning.tuned_plan(request, adapter, arrays)
+    return plans.as_plan(prepare.prepare(request, adapter, arrays).program)
 
 
 def _check_limit_of_plan(limit: MemoryLimit, shapes: Sequence[tuple[int, ...] | None], device: str) -> None:
@@ -397,28 +398,20 @@ def _check_limit_of_plan(limit: MemoryLimit, shapes: Sequence[tuple[int, ...] | 
 def _plan_of_shapes(
     request: Request, adapter: Adapter, operands: tuple[Operand, ...], device: str, stored: bool
 ) -> Plan | BlockedPlan:
-    # The dtype's name is looked up by the framework only when it has to be, so that this imports none.
-    options = replace(request, dtype=None, accumulate=None).options(adapter)._replace(effort="estimate")
-    dtype, accumulate = as_python(request.dtype), as_python(request.accumulate)
-    if dtype is not None:
-        options = options._replace(dtype=dtype if isinstance(dtype, str) else dtype_name(adapter, dtype))
-    if accumulate is not None:
-        named = accumulate if isinstance(accumulate, str) else dtype_name(adapter, accumulate, "accumulate")
-        options = options._replace(accumulate=named)
-    call = prepare.described_call(adapter, request.written, operands, device, options)
+    request = request.named(adapter, is_planned=True)
+    asked = front.contraction(request, adapter, operands, device)
     if request.memory_limit is None:
-        return plans.as_plan(prepare.make_program(call))
+        return plans.as_plan(prepare.plan(asked, adapter, request.is_path_free))
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
-    sized = prepare.sized_equation(request.written, [operand.shape for operand in operands])
-    dtype = prepare.result_dtype(adapter, operands, call.options)
-    footprint = blocked_cost.ResultFootprint(cut=prod(sized.shape) * itemsize(dtype))
+    equation, size = asked.equation, itemsize(asked.dtype)
+    footprint = blocked_cost.ResultFootprint(cut=prod(equation.shape) * size)
     if request.out is not None:
-        described.check_out(request.out, sized)
-        footprint = blocked_cost.ResultFootprint(copied=itemsize(dtype))
-    in_place = (not stored,) * len(operands)
-    blocked = blocked_plan.BlockedContraction(call, limit, in_place, footprint)
-    return plans.as_blocked_plan(blocked_plan.blocked_program(blocked))
+        described.check_out(request.out, equation)
+        footprint = blocked_cost.ResultFootprint(copied=size)
+    in_place, is_path_free = (not stored,) * len(operands), request.is_path_free
+    blocked = blocked_program.BlockedContraction(asked, limit, in_place, footprint, is_path_free=is_path_free)
+    return plans.as_blocked_plan(blocked_plan.blocked_program(adapter, blocked))
 
 
 def einsum_path(*operands: Any, optimize: Optimize = "auto", einsum_call: bool = False) -> tuple[list[Any], str]:

@@ -17,12 +17,10 @@ Value = TypeVar("Value")
 _BOUNDS = {
     "calls": 4096,
     "forms": 4096,
-    "options": 4096,
     "plans": 1024,
     "equations": 1024,
     "stored": 256,
     "blocks": 256,
-    "limits": 256,
 }
 """The most entries of each cache. One whose module is not imported yet is empty."""
 
@@ -78,14 +76,13 @@ def cache_info() -> dict[str, CacheInfo]:
 
     A call with no keyword but ``out=`` is looked up in ``calls``, and one with Python numbers or most other keywords in
     ``forms``.
-    Others, such as calls with nested lists or subclasses of arrays, are looked up in ``options``, and so is
-    :func:`einsumx.plan`. On a miss there, ``plans`` is searched by the operands' layouts. If a new plan is made of an
-    equation that is not plain letters or integers, ``equations`` is searched.
-    ``stored`` is for plans that are called, ``blocks`` and ``limits`` for calls under a memory limit.
+    On a miss there, and for all other calls, such as those with nested lists and :func:`einsumx.plan`, ``plans`` is
+    searched by what the call computes. Equations that are not plain letters or integers are looked up in ``equations``.
+    ``stored`` is for plans that are called, ``blocks`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'forms', 'limits', 'options', 'plans', 'stored']
+    ['blocks', 'calls', 'equations', 'forms', 'plans', 'stored']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name in _BOUNDS.keys() & _caches:

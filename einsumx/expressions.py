@@ -9,32 +9,19 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.caches import Uncacheable
-from einsumx.dtypes import Casting, check_casting
+from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.sizes import may_be_equal
 from einsumx.measuring.effort import get_effort
-from einsumx.planner.path import Optimize, as_optimize, find_path
+from einsumx.planner.path import Optimize, find_path
 from einsumx.runtime.calls import are_plain, is_key, mode_of
-from einsumx.runtime.prepare import (
-    Prepared,
-    arrays_of,
-    described,
-    described_call,
-    one_device,
-    runnable,
-    sized_equation,
-)
-from einsumx.runtime.request import (
-    Order,
-    Request,
-    as_framework,
-    as_order,
-    joined,
-    name_of_dtype,
-    split,
-)
+from einsumx.runtime.conversion import arrays_of
+from einsumx.runtime.dtype_rules import name_of_dtype
+from einsumx.runtime.equations import sized_equation
+from einsumx.runtime.prepare import Prepared, from_signatures
+from einsumx.runtime.request import Order, Request, as_framework, as_order, joined, split
 from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes, shape_of
 from einsumx.tracing import between_graphs, inlined, method_between_graphs
@@ -95,14 +82,10 @@ class Expression:
             )
         self._shapes = [_shape(self._constants[slot]) if s is None else s for slot, s in enumerate(shapes)]
         self._variables = [slot for slot in range(len(inputs)) if slot not in self._constants]
-        casting = check_casting(request.casting)
         self._sized = sized_equation(self._written, self._shapes)
-        optimize = as_optimize(request.optimize)
-        self.path = find_path(self._sized, optimize) if path is None else path
+        self.path = find_path(self._sized, request.optimize) if path is None else path
         # Only the default may lead to another path later, one that was measured.
-        self._request = replace(
-            request, operands=(), casting=casting, optimize="auto" if optimize in ("auto", True) else self.path
-        )
+        self._request = replace(request, operands=(), optimize="auto" if request.is_path_free else self.path)
         self._prepared = lru_cache(maxsize=64)(self._prepare)
         self._ready = lru_cache(maxsize=64, typed=True)(self._run_of)
 
@@ -177,7 +160,7 @@ class Expression:
         adapter, arrays = self._arrays(operands)
         mode = mode_of(adapter, arrays[0])
         prepared = self._prepared(adapter, self._lasts(adapter), mode, out is not None, *map(adapter.signature, arrays))
-        return deliver(adapter, prepared, arrays, request.options(adapter), request)
+        return deliver(adapter, prepared, arrays, request.named(adapter))
 
     def _compiled(self, *operands: Any, **options: Any) -> Array:
         """What torch.compile traces instead of a call: ``einsum``, which it records as one node."""
@@ -264,10 +247,8 @@ class Expression:
         all_signatures = dict(zip(self._variables, signatures))
         all_signatures.update((slot, adapter.signature(array)) for slot, array in self._constants.items())
         ordered = [all_signatures[slot] for slot in sorted(all_signatures)]
-        options = replace(self._request, is_cast=not is_written).options(adapter)
-        operands = described(adapter, ordered)
-        device = one_device(adapter, ordered)
-        return runnable(described_call(adapter, self._written, operands, device, options), self._constants)
+        request = replace(self._request, is_cast=not is_written).named(adapter)
+        return from_signatures(request, adapter, ordered, self._constants)
 
 
 def _shape(constant: Any) -> tuple[int, ...]:

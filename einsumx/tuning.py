@@ -12,26 +12,22 @@ from einsumx.caches import cache_clear
 from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, displayed, duration
 from einsumx.measuring.effort import is_frozen
 from einsumx.measuring.machine import watched
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import winner
-from einsumx.planner.path import Optimize
+from einsumx.planner.path import Optimize, as_optimize
 from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
+from einsumx.runtime.conversion import arrays_of, described, one_device
 from einsumx.runtime.execute import executable
+from einsumx.runtime.front import contraction
 from einsumx.runtime.measured import candidates_of, found, remember
-from einsumx.runtime.prepare import (
-    arrays_of,
-    contraction_of,
-    described,
-    described_call,
-    make_program,
-    one_device,
-)
-from einsumx.runtime.request import Described, Options, Request, Written, refuse, split
+from einsumx.runtime.prepare import plan
+from einsumx.runtime.request import Request, refuse, split
 from einsumx.tracing import between_graphs
 
 ESTIMATED = "estimated"
@@ -142,18 +138,19 @@ def tune(
     written, inputs = split(operands)
     request = Request(written, inputs, None, dtype, accumulate, "K", casting, optimize, backend, effort="estimate")
     adapter, arrays = arrays_of(inputs, request.adapter)
-    return _tuned(_described(adapter, written, arrays, request.options(adapter)), arrays, rounds)
+    request = request.named(adapter)
+    return _tuned(_contraction(request, adapter, arrays), request, adapter, arrays, rounds)
 
 
 between_graphs(tune)
 
 
-def tuned_plan(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Plan:
+def tuned_plan(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Plan:
     """The plan that the wisdom has, or else the one that :func:`tune` finds to be the fastest."""
-    call = _described(adapter, written, arrays, options)
-    if is_frozen() or found(adapter, contraction_of(call), options.optimize) is not None:
-        return as_plan(make_program(call))
-    return _tuned(call, arrays, rounds=2).plan
+    asked = _contraction(request, adapter, arrays)
+    if is_frozen() or found(adapter, asked, request.is_path_free) is not None:
+        return as_plan(plan(asked, adapter, request.is_path_free))
+    return _tuned(asked, request, adapter, arrays, rounds=2).plan
 
 
 def choice_text(program: Program, optimize: Any) -> str:
@@ -165,7 +162,8 @@ def choice_text(program: Program, optimize: Any) -> str:
     """
     if program.algebra is not PLUS_TIMES:
         return ESTIMATED
-    finding = found(get_backend(program.backend), program.contraction, optimize)
+    is_path_free = as_optimize(optimize) in ("auto", True)
+    finding = found(get_backend(program.backend), program.contraction, is_path_free)
     if finding is None:
         return ESTIMATED
     if finding.selection == ESTIMATE:
@@ -174,18 +172,18 @@ def choice_text(program: Program, optimize: Any) -> str:
     return f"measured {finding.when}: {gain:.2f} times as fast as the estimate's, {finding.tried} candidates tried"
 
 
-def _described(adapter: Adapter, written: Written, arrays: Sequence[Array], options: Options) -> Described:
+def _contraction(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Contraction:
     if not all(map(adapter.has_values, arrays)):
         raise BackendError(
             "plans are timed on arrays of one device that are computed at once, not on traced or lazy ones"
         )
     signatures = tuple(map(adapter.signature, arrays))
-    return described_call(adapter, written, described(adapter, signatures), one_device(adapter, signatures), options)
+    return contraction(request, adapter, described(adapter, signatures), one_device(adapter, signatures))
 
 
-def _tuned(call: Described, arrays: Sequence[Array], rounds: int) -> Tuning:
-    adapter, contraction, optimize = call.adapter, contraction_of(call), call.options.optimize
-    tried = candidates_of(contraction, optimize, most=8)
+def _tuned(asked: Contraction, request: Request, adapter: Adapter, arrays: Sequence[Array], rounds: int) -> Tuning:
+    is_path_free = request.is_path_free
+    tried = candidates_of(asked, is_path_free, most=8)
     with watched() as watch:
         times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
         for repeats in times:
@@ -195,7 +193,7 @@ def _tuned(call: Described, arrays: Sequence[Array], rounds: int) -> Tuning:
     chosen = winner(least)
     seconds = least[chosen], least[0]
     selection = tried[chosen].selection
-    is_remembered = not doubts and remember(adapter, contraction, optimize, selection, seconds, len(tried))
+    is_remembered = not doubts and remember(adapter, asked, is_path_free, selection, seconds, len(tried))
     if is_remembered:
         cache_clear()  # plans that were made before do not know of it
     return Tuning(

@@ -58,6 +58,14 @@ def pytest_collection_finish():
 
 
 @pytest.fixture
+def rng():
+    """Random numbers that are the same in every run."""
+    import numpy as np
+
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
 def quiet_machine(monkeypatch):
     """A machine on which nothing disturbs a measurement, and no thread spins after a product."""
     from einsumx.measuring import machine, steady

@@ -9,7 +9,7 @@ from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.operand import Operand
 from einsumx.ir.traits import Traits
 from einsumx.planner.path import find_path
-from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.equations import sized_equation
 
 
 def contraction(

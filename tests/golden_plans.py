@@ -35,8 +35,9 @@ from einsumx.ir.layout import contiguous
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.plans import BlockedPlan
-from einsumx.runtime.prepare import make_program
-from einsumx.runtime.request import Described, Options
+from einsumx.runtime.front import contraction
+from einsumx.runtime.prepare import planned as planned_alone
+from einsumx.runtime.request import Request
 
 LIMITED = [("numpy", ""), ("torch", "cuda"), ("mxnet", ""), ("jax", "")]
 """The libraries with plans of blocks, which take longest to make."""
@@ -260,12 +261,10 @@ def planned(problem: Problem, adapter: Any, device: str) -> Program | BlockedPla
                 problem.equation, *problem.shapes,
                 dtypes=problem.dtypes, backend=adapter.name, device=device, memory_limit=problem.limit, stored=True,
             )  # fmt: skip
-        if not problem.algebra.is_plain:
-            traits = problem.algebra.traits(adapter, device)
         strides = problem.strides or (None,) * len(problem.shapes)
         operands = tuple(map(Operand, problem.shapes, problem.dtypes, strides))
-        options = Options(algebra=problem.algebra, **problem.keywords)
-        return make_program(Described(adapter, problem.equation, operands, device, options), traits, ())
+        request = Request(problem.equation, (), algebra=problem.algebra, **problem.keywords)
+        return planned_alone(contraction(request.named(adapter, is_planned=True), adapter, operands, device))
     except einsumx.EinsumxError as error:
         return type(error).__name__
 

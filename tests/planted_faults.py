@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.facets import Exponents
-from einsumx.algebra.products import log_sum_exp, reduced
+from einsumx.adapters.facets import Exponents, Semirings
 from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import NumpyAdapter
@@ -547,7 +546,7 @@ class ByTerms(TorchSemirings):
     def product(self, add, multiply, lhs, rhs, dtype):
         def product(left, right):
             terms = self.elementwise(multiply, left[:, :, :, None], right[:, None])
-            return reduced(self, add, terms, (2,))
+            return self.reduced(add, terms, (2,))
 
         return product
 
@@ -577,8 +576,6 @@ class TiesThatAllHaveTheWholeGradient(Torch):
 class LogsByTerms(ByTerms):
     """The same, with a log-sum-exp of its own."""
 
-    has_logaddexp = True
-
     def reduced(self, name, array, axes):
         return self.log_sum(array, axes) if name == "logaddexp" else super().reduced(name, array, axes)
 
@@ -598,7 +595,8 @@ class DerivativeOfTheLogarithmAtZero(Torch):
 class WeightsThatAreNotNormalized(Torch):
     class Functions(LogsByTerms):
         def log_sum(self, array, axes):
-            return log_sum_exp(self, array.detach(), axes) + (array.exp() - array.exp().detach()).sum(axes)
+            found = Semirings.reduced(self, "logaddexp", array.detach(), axes)
+            return found + (array.exp() - array.exp().detach()).sum(axes)
 
 
 # -- derivatives and tracing ----------------------------------------------------------------------------------------

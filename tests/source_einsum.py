@@ -3,7 +3,7 @@
 import builtins
 
 import einsumx
-from einsumx.runtime.prepare import arrays_of
+from einsumx.runtime.conversion import arrays_of
 from einsumx.runtime.request import split
 
 BUILTINS = ("float", "range")

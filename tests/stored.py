@@ -48,6 +48,19 @@ class Stored:
         return sum(self.array[box].nbytes for box in self.boxes)
 
 
+class Acting(Stored):
+    """What is stored, and does something when a part of it is read."""
+
+    def __init__(self, array: Any, act: Callable[[Any], object]) -> None:
+        super().__init__(array)
+        self.act = act
+
+    def __getitem__(self, box: Any) -> Any:
+        if all(part.stop for part in box):  # empty parts are read to see that it can be read
+            self.act(box)
+        return super().__getitem__(box)
+
+
 def operands(dtype: str = "float32") -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     return rng.standard_normal((60, 70)).astype(dtype), rng.standard_normal((70, 80)).astype(dtype)

@@ -12,7 +12,6 @@ from peaks import OBJECTS, numpy_peak
 import einsumx
 from einsumx import BackendError, MemoryLimit, addeinsum
 from einsumx.adapters.registry import get_backend
-from einsumx.streaming.blocks import difference
 
 EQUATION = "ij,jk->ik"
 a, b, c = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5) - 7, np.arange(15.0).reshape(3, 5)
@@ -162,18 +161,6 @@ def test_no_block_is_added_twice_if_memory_runs_out(failing, monkeypatch):
         addeinsum(out, EQUATION, lhs, rhs, alpha=2, beta=-3, out=out, memory_limit=25_000)
     assert calls > failing
     np.testing.assert_allclose(out, 2 * lhs @ rhs - 3 * before)
-
-
-def test_boxes_without_a_part_make_up_the_rest():
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        cuts = [sorted(rng.choice(7, 2, replace=False)) for _ in range(6)]
-        box, other = (tuple(slice(int(x), int(y)) for x, y in cuts[k : k + 3]) for k in (0, 3))
-        counts, expected = np.zeros((2, 6, 6, 6), int)
-        expected[box], expected[other] = 1, 0
-        for part in difference(box, other):
-            counts[part] += 1
-        np.testing.assert_array_equal(counts, expected)
 
 
 def test_beta_cannot_be_resumed(tmp_path):

@@ -201,13 +201,6 @@ def test_dtypes_are_promoted_cast_and_asked_for(odd):
     assert np.array_equal(np.asarray(to_bool.inner), values[0] != 0)
 
 
-def test_a_memory_limit_goes_through_such_libraries():
-    namespace = fake(**ODDITIES["all of these"])
-    values = numbers("ij,jk->ik", "float32")
-    result = einsumx.einsum("ij,jk->ik", *(array_of(namespace, each) for each in values), memory_limit="1 MB")
-    assert judge(np.asarray(result.inner), expect("ij,jk->ik", *values))
-
-
 MISSING = {
     "permute_dims": ("ij->ji", "float32"),
     "reshape": ("ijk,ijl->kl", "float32"),

@@ -18,7 +18,7 @@ from einsumx.ir.ops import Copy, Matmul, Native, Reshape, Transpose
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import Traits
 from einsumx.measuring import steady, store
-from einsumx.measuring.calibration import calibrated, read_rates, store_rates
+from einsumx.measuring.calibration import calibrated, place_of, store_rates
 
 pytestmark = pytest.mark.usefixtures("quiet_machine")
 
@@ -98,10 +98,10 @@ def folder(tmp_path, monkeypatch):
     """An empty cache folder, and a process that has not looked into it yet."""
     path = tmp_path / "cache"
     monkeypatch.setenv("EINSUMX_CACHE", str(path))
-    calibrated.cache_clear()
+    place_of.cache_clear()
     einsumx.cache_clear()
     yield path
-    calibrated.cache_clear()
+    place_of.cache_clear()
     einsumx.cache_clear()
 
 
@@ -202,7 +202,7 @@ def test_plans_follow_stored_rates():
     case = "abc,cbd->ad", (9, 6, 8), (8, 6, 9)
     assert "einsum" not in str(einsumx.plan(*case))
     einsumx.cache_clear()
-    calibrated.cache_clear()
+    place_of.cache_clear()
     stored(call=1.0)
     assert "einsum" in str(einsumx.plan(*case))
 
@@ -214,7 +214,7 @@ def test_a_stored_plan_is_the_same_where_no_rates_are_stored(monkeypatch):
     text = plan.to_json()
     monkeypatch.setenv("EINSUMX_CACHE", os.devnull)
     einsumx.cache_clear()
-    calibrated.cache_clear()
+    place_of.cache_clear()
     assert einsumx.plan(*case) != plan
     assert einsumx.Plan.from_json(text) == plan
 
@@ -231,13 +231,6 @@ def test_a_calibration_is_for_the_number_of_threads():
     stored(gemm=1e9)
     einsumx.set_num_threads(usual)
     assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-
-
-def test_storing_again_replaces_the_rates():
-    for rate in (1e9, 2e9):
-        stored(gemm=rate)
-    assert len(store.read("rates", read_rates)) == 1
-    assert calibrated(NUMPY, "cpu").rates.gemm == 2e9
 
 
 def test_a_call_with_a_damaged_store_warns_once_and_is_right(folder):

@@ -119,13 +119,6 @@ def test_the_fastest_of_each_kind_comes_first():
     assert [each.name for each in different(listed)] == ["a", "c", "b"]
 
 
-def test_a_plan_that_says_whose_threads_compute_is_stored_and_read_back():
-    tried = all_candidates(INSTALLED[0].adapter, "ij,jk->ik", ((900, 800), (800, 700)))
-    plan = next(as_plan(each.program) for each in tried if "pool" in str(each.selection.steps))
-    assert "on the pool" in str(plan)
-    assert Plan.from_json(plan.to_json()) == plan
-
-
 @pytest.mark.parametrize("backend", INSTALLED, ids=lambda backend: backend.name)
 def test_every_candidate_is_stored_with_its_name_and_read_back(backend):
     for each in all_candidates(backend.adapter, "abc,cbd,de->ea", ((41, 52, 63), (63, 52, 74), (74, 30))):

@@ -169,9 +169,9 @@ def test_a_reproducer_puts_its_arrays_on_the_device():
     ("pattern", "called", "printed"),
     [
         ("argmax/ij,jk->ik * in max-plus", "einsumx.semirings.max_plus.argmax('", "positions={'j': array("),
-        ("semirings/ij,jk->ik (3,4) (4,5) float32 in max-min", "einsumx.Semiring(name='max-min', ", "[["),
+        ("semirings/ij,jk->ik (2,3) (3,4) float32 in max-min", "einsumx.Semiring(name='max-min', ", "[["),
         ("exponents/ij,jk->ik (6,5) (5,7) float32 large", "einsumx.einsum_frexp('ij,jk->ik', ", "mantissa=array("),
-        ("addeinsum/ij->ji (4,3) (3,4) *=operand 0", "einsumx.addeinsum(a, 'ij->ji', b, alpha=2.5, beta=", "[["),
+        ("addeinsum/ijk->kj (4,3) (2,3,4) *=operand 0", "einsumx.addeinsum(a, 'ijk->kj', b, alpha=2.5, beta=", "[["),
         ("out/ij,jk->ik * out=operand 0", "einsumx.einsum('ij,jk->ik', a, b, out=a)", "[["),
     ],
 )

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import os
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -193,18 +192,6 @@ def test_the_variable_sets_the_effort_of_a_process():
     assert fresh(code, EINSUMX_EFFORT="") == "False estimate"
     code = f"einsumx.set_effort('estimate'); {code}"
     assert fresh(code, EINSUMX_EFFORT="measure") == "False estimate"
-
-
-@pytest.mark.long
-def test_the_module_that_every_first_call_needs_loads_nothing_heavy():
-    code = "import sys; print([name for name in ('json', 'logging', 'numpy') if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", f"import runpy; runpy.run_path({module.__file__!r}); {code}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "[]"
 
 
 # -- frozen ---------------------------------------------------------------------------------------------------------

@@ -90,8 +90,7 @@ def test_labels_without_data_of_their_own_in_any_role(equation, axes, dtype):
         data = np.asarray(rng.integers(0, 3, [1 if label in axes else sizes[label] for label in term])).astype(dtype)
         arrays.append(np.broadcast_to(data, [sizes[label] for label in term]))
     result = np.asarray(einsumx.einsum(equation, *arrays), dtype if dtype == "object" else None)
-    verdict = judge(result, expect(equation, *arrays))
-    assert verdict, verdict.wrong
+    assert judge(result, expect(equation, *arrays))
     assert not any(np.shares_memory(result, array) for array in arrays)
 
 
@@ -144,12 +143,6 @@ def test_objects_need_no_product_with_a_count():
     numbers = np.array([Tropical(5), Tropical(2)], object)
     result = einsumx.einsum("ij,j->j", np.broadcast_to(numbers, (MANY, 2)), numbers)
     assert [found.value for found in result] == [10, 4]
-
-
-def test_an_expression_counts_and_writes_out():
-    expression, out = einsumx.expression("i,ij->j", repeated(2.0, MANY), (MANY, 2)), np.zeros(2)
-    assert expression(repeated([1.0, 3.0], MANY, 2), out=out) is out
-    assert out.tolist() == [2e12, 6e12]
 
 
 def test_the_source_and_the_stored_form_of_a_plan_count():

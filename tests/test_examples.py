@@ -23,14 +23,8 @@ FOLDER = Path(__file__).parents[1] / "docs" / "examples"
 LIBRARY = FOLDER / "library"
 PAGE = FOLDER.with_suffix(".md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
-EXAMPLES = {
-    "attention": ["numpy", "ratio"],
-    "two_electron": ["multiply-adds", "occupied to virtual", "difference"],
-    "tensor_network": ["64 tensors", "greedy", "in slices", "keep within"],
-    "larger_than_memory": ["MB in", "peak memory", "steps"],
-    "patched": ["rotated", "gaps_filled"],
-}
-"""The examples that need NumPy alone, with parts of their output; tests/test_mxnet_page.py tests MXNet's."""
+EXAMPLES = ("attention", "two_electron", "tensor_network", "larger_than_memory", "patched")
+"""The examples that need NumPy alone; tests/test_mxnet_page.py tests MXNet's."""
 
 
 @pytest.fixture
@@ -53,13 +47,6 @@ def lines(printed):
     printed = re.sub(r"in \S*tensor.npy", "in a file", printed)
     varying = r"-?\d+\.\d+ *(ms|s|x|kB|M)\b|difference +\S+|\b\d\.\de[-+]\d\d$| +"
     return {re.sub(varying, " ", line).strip() for line in printed.splitlines()}
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_runs_in_small(name, example):
-    printed = example(name)
-    for text in EXAMPLES[name]:
-        assert text in printed
 
 
 def test_every_example_has_its_section_on_the_page():
@@ -140,15 +127,3 @@ def test_the_page_on_patch_runs_as_it_stands(caplog):
     assert [text.partition(":")[0] for text in caplog.messages] == [
         "numpy.einsum of 'ij->i' is left to the framework",
     ]
-
-
-def test_what_a_users_code_leaves_to_numpy_is_logged():
-    place = str(Path(einsumx.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / "patched.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": place},
-    )
-    assert "numpy.einsum of 'ij->i' is left to the framework: it has an operand of type numpy.ma" in done.stderr

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import einsumx
 from einsumx.adapters.gpus import Gpu, gpu_rates
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.torch.adapter import TorchAdapter
@@ -164,8 +163,3 @@ def test_torchs_rates_are_those_of_the_device_once_it_is_in_use(monkeypatch):
 def test_cupys_rates_are_those_of_the_device(fake_cupy):
     declared = get_backend("cupy").traits("cuda")
     assert calibrated.__wrapped__(get_backend("cupy"), "cuda:1").rates == gpu_rates(V100, declared.rates)
-
-
-def test_plans_for_a_gpu_are_made_without_one():
-    plan = einsumx.plan("bnid,bnjd->bnij", (2, 3, 4, 5), (2, 3, 6, 5), backend="cupy", device="cuda:1")
-    assert plan.device == "cuda:1"

@@ -7,6 +7,7 @@ from inspect import Parameter, signature
 
 import numpy as np
 import pytest
+from stored import Stored
 
 import einsumx
 from einsumx import BackendError, MemoryLimit, addeinsum, einsum, einsum_path, expression, plan, semirings, tune
@@ -220,38 +221,26 @@ def test_casting_no_refuses_an_out_of_another_order_of_bytes_and_lets_a_view_be_
 # -- what is stored, without a limit ----------------------------------------------------------------------------------
 
 
-class Dataset:
-    """What is read by slices, and counts how much of it is read."""
-
-    def __init__(self, values):
-        self.values, self.shape, self.dtype, self.read = values, values.shape, values.dtype, 0
-
-    def __getitem__(self, box):
-        found = self.values[box]
-        self.read += found.size
-        return found
-
-
 def test_stored_operands_are_read_once_beside_arrays_lists_and_one_another():
-    first, second = Dataset(a), Dataset(b)
+    first, second = Stored(a), Stored(b)
     np.testing.assert_array_equal(einsum(EQUATION, first, b), a @ b)
-    assert first.read == a.size
+    assert first.read_bytes == a.nbytes
     np.testing.assert_array_equal(einsum(EQUATION, first, second), a @ b)
     np.testing.assert_array_equal(einsum(EQUATION, a.tolist(), second), a @ b)
     np.testing.assert_array_equal(einsum(first, [0, 1], second, [1, 2], [0, 2]), a @ b)
     np.testing.assert_array_equal(einsum(EQUATION, first, second, backend="numpy", dtype="float64"), a @ b)
-    assert einsum("->", Dataset(np.float64(3.0).reshape(()))) == 3
-    np.testing.assert_array_equal(einsum("ij->i", Dataset(SWAPPED)), a.sum(1))
+    assert einsum("->", Stored(np.float64(3.0).reshape(()))) == 3
+    np.testing.assert_array_equal(einsum("ij->i", Stored(SWAPPED)), a.sum(1))
     np.testing.assert_array_equal(expression(EQUATION, (2, 3), second)(first), a @ b)
     np.testing.assert_array_equal(expression(EQUATION, (2, 3), (3, 4))(first, second), a @ b)
     np.testing.assert_array_equal(plan(EQUATION, (2, 3), (3, 4))(first, b), a @ b)
 
 
 def test_a_plan_reads_nothing_of_what_is_stored():
-    first = Dataset(a)
+    first = Stored(a)
     assert plan(EQUATION, first, b) == plan(EQUATION, a, b)
     assert einsum_path(EQUATION, first, b) == einsum_path(EQUATION, a, b)
-    assert first.read == 0
+    assert first.read_bytes == 0
 
 
 def test_datasets_of_hdf5_and_arrays_of_zarr_are_read(tmp_path):
@@ -268,21 +257,21 @@ def test_datasets_of_hdf5_and_arrays_of_zarr_are_read(tmp_path):
 
 def test_what_is_stored_is_not_brought_to_another_framework_unasked():
     torch = pytest.importorskip("torch")
-    wanted = r"operand 0 \(.*Dataset\) is stored, .*not for torch; pass memory_limit=, or make an array of it first"
+    wanted = r"operand 0 \(.*Stored\) is stored, .*not for torch; pass memory_limit=, or make an array of it first"
     with pytest.raises(BackendError, match=wanted):
-        einsum(EQUATION, Dataset(a), torch.ones(3, 4, dtype=torch.float64))
+        einsum(EQUATION, Stored(a), torch.ones(3, 4, dtype=torch.float64))
     with pytest.raises(BackendError, match=wanted):
-        einsum(EQUATION, Dataset(a), b.tolist(), backend="torch")
-    found = einsum(EQUATION, Dataset(a), torch.ones(3, 4, dtype=torch.float64), memory_limit="1 MB")
+        einsum(EQUATION, Stored(a), b.tolist(), backend="torch")
+    found = einsum(EQUATION, Stored(a), torch.ones(3, 4, dtype=torch.float64), memory_limit="1 MB")
     np.testing.assert_array_equal(found.numpy(), a @ np.ones((3, 4)))
 
 
 def test_what_is_stored_is_told_how_it_becomes_a_dask_array_or_takes_a_result():
-    with pytest.raises(BackendError, match=r"out= is a Dataset, .*; pass memory_limit= to have the result written"):
-        einsum(EQUATION, a, b, out=Dataset(np.empty((2, 4))))
+    with pytest.raises(BackendError, match=r"out= is a Stored, .*; pass memory_limit= to have the result written"):
+        einsum(EQUATION, a, b, out=Stored(np.empty((2, 4))))
     da = pytest.importorskip("dask.array")
     with pytest.raises(BackendError, match=r"operand 0 is stored; dask.array.from_array makes a Dask array of it"):
-        einsum(EQUATION, Dataset(a), da.ones((3, 4)))
+        einsum(EQUATION, Stored(a), da.ones((3, 4)))
 
 
 # -- devices ----------------------------------------------------------------------------------------------------------

@@ -84,12 +84,6 @@ def test_several_devices_go_neither_with_one_nor_with_an_executor(other):
         MemoryLimit("8GiB", devices=["cpu:0", "cpu:1"], **other)
 
 
-def test_a_limit_with_nothing_but_an_amount_is_that_amount():
-    array = np.arange(12.0).reshape(3, 4)
-    for limit in ("1 MB", np.int64(10**6), MemoryLimit(10**6)):
-        np.testing.assert_array_equal(einsum("ij->j", array, memory_limit=limit), array.sum(0))
-
-
 @pytest.mark.parametrize(
     ("backend", "device"), [("torch", "cuda:99"), ("jax", "cuda:99"), ("jax", "nonsense"), ("mxnet", "gpu:99")]
 )

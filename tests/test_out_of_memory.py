@@ -20,7 +20,6 @@ from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
 from einsumx.conformance.oracle import expect, judge
 from einsumx.host.free_memory import is_out_of_memory
-from einsumx.streaming.blocks import Blocks
 
 CPU = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 64"
@@ -304,11 +303,9 @@ def test_a_run_that_went_on_within_less_and_was_cut_off_is_gone_on_with_by_the_s
         )
     done = {int(line.split()[0]) for line in journal.read_text().splitlines()[1:]}
     plan = einsumx.plan(EQUATION, Stored(a), Stored(b), memory_limit=WITH_OUT, out=out)
-    outline = Blocks(plan, lambda *_: None, lambda *_: None)
-    boxes = [outline.box(index) for index in outline.indices()]
-    assert 0 < len(done) < len(boxes)
+    assert 0 < len(done) < plan.blocks
     for number in done:
-        rows, columns = boxes[number]
+        rows, columns = plan.grid.boxes[number]
         assert judge(out[rows, columns], expect(EQUATION, a[rows], b[:, columns]))
     einsumx.einsum(EQUATION, Stored(a), Stored(b), out=out, memory_limit=MemoryLimit(WITH_OUT, resume=journal))
     assert is_right(out, a, b)

@@ -15,7 +15,6 @@ import einsumx
 from einsumx.blocked.program import BlockedProgram
 from einsumx.conformance.report.results import read_runs, write_runs
 from einsumx.errors import EinsumxError
-from einsumx.streaming.blocks import Blocks
 from einsumx.streaming.shared_operands import Dataset, Mapped, Pickled
 from einsumx.streaming.tasks import Job, pieces_for
 from einsumx.streaming.worker import compute_piece
@@ -35,7 +34,7 @@ def job(plan=PLAN, **fields):
 
 
 def pieces(plan=PLAN):
-    return [piece for index in Blocks.outline(plan).indices() for piece in pieces_for(1, plan, {0: index})]
+    return [piece for index in plan.grid.indices for piece in pieces_for(1, plan, {0: index})]
 
 
 def sent(value):
@@ -46,7 +45,7 @@ def sent(value):
 def test_a_job_and_its_pieces_are_computed_as_they_are_sent():
     found = np.zeros((60, 60))
     for piece in pieces():
-        found[Blocks.outline(PLAN).box(piece.index)] += compute_piece(sent(job()), sent(piece))
+        found[PLAN.grid.part(piece.index)] += compute_piece(sent(job()), sent(piece))
     np.testing.assert_array_equal(found, ARRAYS[0] @ ARRAYS[1])
 
 

@@ -17,7 +17,7 @@ from einsumx.backends.mxnet import ADAPTER as MXNET
 from einsumx.cli.main import main
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.ops import Copy
-from einsumx.measuring.calibration import calibrated
+from einsumx.measuring.calibration import place_of
 
 SCORES = ("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128))
 
@@ -65,10 +65,10 @@ def mxnet_1(request, monkeypatch):
     """Plans for MXNet are those for MXNet 2, or 1 where the parameter says so, whichever is installed."""
     monkeypatch.setitem(vars(MXNET), "_has_mxnet_1", request.param)
     monkeypatch.setattr(type(MXNET), "_has_mxnet_1", request.param)
-    calibrated.cache_clear()
+    place_of.cache_clear()
     yield
     monkeypatch.undo()
-    calibrated.cache_clear()
+    place_of.cache_clear()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.host.environment import cache_folder
 from einsumx.measuring import store
-from einsumx.measuring.calibration import calibrated, store_rates
+from einsumx.measuring.calibration import calibrated, place_of, store_rates
 from einsumx.measuring.store import Origin, Row
 
 NUMPY = get_backend("numpy")
@@ -26,9 +26,9 @@ HERE = Origin("numpy", "cpu", "2.4", "1.0", "AMD EPYC, 8 cores", "openblas")
 def path(tmp_path, monkeypatch):
     """The file, which does not exist, in a folder that does not exist."""
     monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path / "cache"))
-    calibrated.cache_clear()
+    place_of.cache_clear()
     yield tmp_path / "cache" / "measured-1.sqlite3"
-    calibrated.cache_clear()
+    place_of.cache_clear()
 
 
 def write(*keys, origin=HERE):
@@ -269,7 +269,7 @@ def test_a_damaged_store_is_renamed_with_one_warning_and_a_new_one_takes_its_pla
     (warning,) = caught
     assert f"and is now called {path}.damaged" in str(warning.message)
     assert os.path.lexists(f"{path}.damaged")
-    calibrated.cache_clear()
+    place_of.cache_clear()
     store_rates(NUMPY, "cpu", {"gemm": 2e9})
     assert calibrated(NUMPY, "cpu").rates.gemm == 2e9
 

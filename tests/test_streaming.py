@@ -45,7 +45,7 @@ def test_the_next_blocks_are_read_while_one_is_computed() -> None:
     plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
     assert plan.blocking.read_ahead
     found, _ = sources((a, b), get_backend("numpy"), "")
-    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).indices()))
+    reads = list(Blocks.reads(plan, plan.grid.indices))
     asked = threading.Event()
 
     class Watched(Source):
@@ -76,7 +76,7 @@ def test_no_more_is_read_ahead_than_memory_is_planned_for_and_nothing_that_is_no
     a, b = large()
     plan = einsumx.plan(EQUATION, a, b, memory_limit=ROOMY)
     found, _ = sources((a, b), get_backend("numpy"), "")
-    reads = list(Blocks.reads(plan, Blocks(plan, lambda *_: None, lambda *_: None).indices()))
+    reads = list(Blocks.reads(plan, plan.grid.indices))
     assert plan.blocking.read_ahead
     taken = 0
     a.boxes.clear()

@@ -13,8 +13,9 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.parse import parse_text
 from einsumx.ir.sizes import TYPICAL, UNKNOWN, Unknown, evaluated
 from einsumx.runtime.execute import executable_of_any_size
+from einsumx.runtime.front import contraction
 from einsumx.runtime.prepare import runnable
-from einsumx.runtime.request import DEFAULT, Described
+from einsumx.runtime.request import Request
 
 # -- sizes ----------------------------------------------------------------------------------------------------------
 
@@ -127,14 +128,14 @@ class Blind(Numpy):
 )
 def test_unequal_sizes_of_a_label_are_an_error(equation, shapes, says):
     operands = tuple(Operand((UNKNOWN,) * len(shape), "float64") for shape in shapes)
-    prepared = runnable(Described(Blind(), equation, operands, "", DEFAULT))
+    prepared = runnable(contraction(Request(equation, ()), Blind(), operands, ""), Blind(), has_unknown=True)
     with pytest.raises(SizeError, match=says):
         prepared.run(*map(np.ones, shapes))
 
 
 def test_a_size_that_turns_out_to_differ_from_a_known_one_is_an_error():
     operands = Operand((2, UNKNOWN), "float64"), Operand((3, 4), "float64")
-    prepared = runnable(Described(Blind(), "ij,jk->ik", operands, "", DEFAULT))
+    prepared = runnable(contraction(Request("ij,jk->ik", ()), Blind(), operands, ""), Blind(), has_unknown=True)
     np.testing.assert_array_equal(prepared.run(np.ones((2, 3)), np.ones((3, 4))), np.full((2, 4), 3.0))
     with pytest.raises(SizeError, match=r"operand 0 has another size than 3 \(axis 1\)"):
         prepared.run(np.ones((2, 1)), np.ones((3, 4)))

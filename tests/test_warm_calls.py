@@ -15,7 +15,7 @@ from threads import in_threads
 import einsumx
 from einsumx import einsum
 from einsumx.planner.path import find_path
-from einsumx.runtime import prepare
+from einsumx.runtime import front
 
 MATRIX = "ij,jk->ik"
 
@@ -400,7 +400,7 @@ def test_bools_choose_the_best_path_in_a_replacement_alone(monkeypatch):
         found.append(find_path(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(prepare, "path", SimpleNamespace(find_path=finding))
+    monkeypatch.setattr(front, "path", SimpleNamespace(find_path=finding))
     a = [np.ones(shape) for shape in ((300, 2), (2, 300), (300, 2))]
     assert einsum("ij,jk,kl->il", *a, optimize=False).shape == (300, 2)
     assert found.pop() == ((0, 1), (0, 1))

@@ -13,8 +13,11 @@ from einsumx.backends.dask.choices import chunked_program
 from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Place
 from einsumx.planner.path import Optimize
-from einsumx.runtime.prepare import arrays_of, computed_dtype, result_dtype, sized_equation
+from einsumx.runtime.conversion import arrays_of
+from einsumx.runtime.equations import sized_equation
+from einsumx.runtime.front import resolved
 from einsumx.runtime.request import Request, Written
 
 if TYPE_CHECKING:
@@ -89,13 +92,14 @@ def read(request: Request) -> Call:
             "einsum_frexp is not for Dask arrays, whose results are lazy; call compute() on the operands"
         )
     operands = read_operands(request.operands)
-    adapter = operands.adapter
-    options = request.options(adapter)
-    traits = options.algebra.traits(adapter, "")
+    adapter, algebra = operands.adapter, request.algebra
     equation = _sized(request.written, operands.arrays)
-    result = result_dtype(adapter, operands.described, options)
-    compute = computed_dtype(equation, operands.described, options, result, traits)
-    return Call(operands, equation, (result, compute), options.optimize, options.algebra)
+    described = tuple([
+        replace(each, shape=shape, strides=None) for each, shape in zip(operands.described, equation.shapes)
+    ])  # fmt: skip
+    place = Place(adapter.name, "", algebra.traits(adapter, ""))
+    asked = resolved(request.named(adapter), adapter, equation, described, place)
+    return Call(operands, equation, (asked.dtype, asked.compute_dtype), request.optimize, algebra)
 
 
 def read_operands(operands: Sequence[Any]) -> Operands:

@@ -28,7 +28,7 @@ from einsumx.ir.cost import slots
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.planner.lower import lower
-from einsumx.runtime.prepare import parsed
+from einsumx.runtime.equations import parsed
 from einsumx.runtime.request import Written
 
 Axis: TypeAlias = tuple[int, ...]

@@ -13,7 +13,7 @@ from typing import Any
 
 from einsumx.adapters.facets import Semirings
 from einsumx.adapters.typing import Array
-from einsumx.algebra.products import blocks, composed, log_of_sum, log_sum_exp
+from einsumx.algebra.products import blocks, composed
 from einsumx.backends.mxnet.gradients import record
 
 Gradient = Callable[[int, Sequence[Any], int], Array]
@@ -22,17 +22,15 @@ Gradient = Callable[[int, Sequence[Any], int], Array]
 class MxnetSemirings(Semirings):
     """MXNet's functions, with einsumx's derivatives."""
 
-    has_logaddexp = True
     has_positions = False  # indices are floats in MXNet 1, and cannot be computed while a block is traced
     names = MappingProxyType({"concat": "concatenate"})
 
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        run = partial(log_of_sum, self) if name == "logaddexp" else self.named(name)
+        run = partial(super().elementwise, name)
         return _differentiable(self, run, _elementwise_gradient(self, name))(lhs, rhs)
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        run = partial(log_sum_exp, self) if name == "logaddexp" else partial(super().reduced, name)
-        run = partial(run, axes=axes)
+        run = partial(super().reduced, name, axes=axes)
         return _differentiable(self, run, _reduced_gradient(self, name, axes))(array)
 
     def product(

@@ -52,8 +52,6 @@ _EXACT = 1 << 20
 class NumpySemirings(NumpyNames):
     """NumPy's functions, and these kernels."""
 
-    has_logaddexp = True
-
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
         with np.errstate(all="ignore"):
             return getattr(np, name)(lhs, rhs, order="C")

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.facets import Semirings
 from einsumx.adapters.typing import Array
-from einsumx.algebra.products import composed, composed_workspace, log_sum_exp
+from einsumx.algebra.products import composed, composed_workspace
 from einsumx.backends.numpy import loops, semirings
 from einsumx.backends.torch.choices import IN_NUMPY
 from einsumx.imports import LazyModule, imported
@@ -29,13 +29,12 @@ class PublicSemirings(Semirings):
 class TorchSemirings(PublicSemirings):
     """The same, NumPy's kernels, and derivatives that keep no terms."""
 
-    has_logaddexp = True
+    def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
+        return self.named(name)(lhs, rhs)
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        if name != "logaddexp":
-            return super().reduced(name, array, axes)
-        if imported("einsumx.backends.torch.kernels").is_observed((array,)):
-            return log_sum_exp(self, array, axes)  # whose derivatives are 0 for a sum of minus infinities
+        if name != "logaddexp" or imported("einsumx.backends.torch.kernels").is_observed((array,)):
+            return super().reduced(name, array, axes)  # whose derivatives are 0 for a sum of minus infinities
         return torch.logsumexp(array, axes)
 
     def detached(self, array: Array) -> Array:

@@ -9,34 +9,20 @@ from functools import partial
 import numpy as np
 
 from einsumx import BackendError, SizeError
-from einsumx.conformance.case import ArraySpec, Case, NotApplicable, examples, keywords, operands
+from einsumx.conformance.case import ArraySpec, Case, NotApplicable, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.derivatives import gives_the_gradients
-from einsumx.conformance.features.forms import names_give_the_plain_sum
+from einsumx.conformance.features.forms import EQUATIONS, FEW, names_give_the_plain_sum
 from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
 from einsumx.conformance.features.results import has_order, is_fresh, writes_out, writes_over
+from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.oracle import expect
 from einsumx.conformance.refusals import is_refused, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
 FEATURES = {"addeinsum": "addeinsum(c, ...) is beta * c + alpha * einsum(...); beta=0 ignores the values of c"}
 
-_EQUATIONS = examples("""
-    ij,jk->ik        3,4 4,5
-    ij,jk->ki        3,4 4,5
-    ij->ji           3,4
-    ij->i            3,4
-    i,i->            4 4
-    ij,ij->ij        3,4 3,4
-    bij,bjk->bik     2,3,4 2,4,5
-    bij,bjk->kib     2,3,4 2,4,5
-    ijab,klab->ijkl  2,3,4,5 3,2,4,5
-    ij,jk,kl->il     2,3 3,4 4,2
-    ij,jk->ik        2,0 0,4 | 0,3 3,4
-    ->               ()
-    ij,jk->ik        2,3 1,4
-""")
-"""Results of products, with views behind them, and of other ops; without axes, without elements, and of empty sums."""
+_EQUATIONS = EQUATIONS + BROADCASTS[:3] + ZEROS[7:10]
 
 _C = ArraySpec((3, 5))
 _PRODUCT = operands((3, 4), (4, 5))
@@ -82,14 +68,15 @@ def _refuses_a_huge_integer(case: Case, subject: Subject) -> None:
 
 def cases() -> Iterator[Case]:
     """The cases of this module's feature."""
-    for equation, shapes in _EQUATIONS:
+    for number, (equation, shapes) in enumerate(_EQUATIONS):
+        new = partial(_adds, full=number >= len(FEW))
         c = ArraySpec(expect(equation, *map(np.zeros, shapes)).values.shape)
         specs = (c, *operands(*shapes))
-        yield _adds(gives_the_plain_sum, equation, specs, _BOTH)
-        yield _adds(writes_over, equation, specs, _BOTH, over=0)
-        yield _adds(is_right_under_the_smallest_limit, equation, specs, _BOTH, over=0, about="memory limit")
+        yield new(gives_the_plain_sum, equation, specs, _BOTH)
+        yield new(writes_over, equation, specs, _BOTH, over=0)
+        yield new(is_right_under_the_smallest_limit, equation, specs, _BOTH, over=0, about="memory limit")
         ignored = (replace(c, fill="nan"), *specs[1:])
-        yield _adds(writes_over, equation, ignored, keywords(alpha=2.5, beta=0), over=0)
+        yield new(writes_over, equation, ignored, keywords(alpha=2.5, beta=0), over=0)
     for alpha, beta in ((1, 1), (1, 2.5), (-1.5, 1), (0, 1), (0.0, 0.5), (-1, 0), (1, 0), (3, True), (1.0, 1e-3)):
         options, c = keywords(alpha=alpha, beta=beta), replace(_C, fill="normal" if beta else "nan")
         yield _adds(writes_over, "ij,jk->ik", (c, *_PRODUCT), options, over=0)
@@ -176,7 +163,7 @@ def _other_calls() -> Iterator[Case]:
         yield _adds(partial(has_order, order), "ij,jk->ik", specs, (*_BOTH, *keywords(order=order)))
     half = keywords(alpha=0.5)
     yield _adds(_takes_an_array_without_axes, "ij,jk->ik", specs, half, about="an array without axes")
-    for number, (equation, shapes) in enumerate(_EQUATIONS[:9]):
+    for number, (equation, shapes) in enumerate(FEW):
         for dtype in ("float32", "float64"):
             c = expect(equation, *map(np.zeros, shapes)).values.shape
             specs, full = operands(c, *shapes, dtype=dtype), number > 0 or dtype != "float32"

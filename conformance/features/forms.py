@@ -18,34 +18,38 @@ FEATURES = {
     "hyperedges": "A label in three operands or more, summed or kept",
 }
 
-EQUATIONS = examples("""
+FEW = examples("""
+    ij,jk->ik            2,3 3,4
+    ijk->kj              2,3,4
+    ij,ij->i             2,3 2,3
+    i,j->ji              4 3
+    bind,bjnd->bnij      2,4,3,5 2,6,3,5
+    ij,jk,kl->il         2,3 3,4 4,2
+""")
+"""A product of two matrices, and one equation of each kind that takes other ops."""
+
+EQUATIONS = FEW + examples("""
     ->                   ()
     ,->                  () ()
     ,i->i                () 3
     i->                  5
     i->i                 5
     ij->ji               2,3
-    ijk->kj              2,3,4
     i,i->                4 4
     i,i->i               4 4
-    i,j->ji              4 3
     i,j->                4 3
     ij,j->i              2,3 3
-    ij,jk->ik            2,3 3,4
     ij,jk->ki            2,3 3,4
     ij,ij->ij            2,3 2,3
-    ij,ij->i             2,3 2,3
     nc,nc->n             50,3 50,3
     ij,kj->              2,3 4,3
     ijk,ikl->jl          3,2,4 3,4,5
     ijk,ikl->ijl         3,2,4 3,4,5
     bnid,bnjd->bnij      2,3,4,5 2,3,6,5
-    bind,bjnd->bnij      2,4,3,5 2,6,3,5
     bind,jnd->bnij       2,4,3,5 6,3,5
     bnij,bjnc->binc      2,3,4,6 2,6,3,5
     bhqd,bhqkd->bhqk     2,1,5,4 2,1,5,3,4
     ecbfa,fd->abcde      2,3,2,4,2 4,3
-    ij,jk,kl->il         2,3 3,4 4,2
     ab,bc,ca->           2,3 3,4 4,2
     abc,ade,bdf,ceg->fg  4,4,4 4,3,3 4,3,2 4,3,2
 """)
@@ -83,7 +87,7 @@ _ELLIPSES = examples("""
     ...ij,...kj,...->...  2,3,4 2,5,4 2
 """)
 
-_DIAGONALS = examples("""
+DIAGONALS = examples("""
     ii->         3,3
     ii->i        3,3 | 1,1
     iij->j       3,3,2
@@ -98,7 +102,7 @@ _DIAGONALS = examples("""
     ...ii->...i  2,3,3
 """)
 
-_HYPEREDGES = examples("""
+HYPEREDGES = examples("""
     i,i,i->            4 4 4
     i,i,i->i           4 4 4
     ai,bi,ci->abc      2,3 3,3 4,3
@@ -165,5 +169,5 @@ def cases() -> Iterator[Case]:
     yield Case("names", names_give_the_plain_sum, diagonal, operands((3, 3)), only_einsumx=True)
 
     yield from cases_of("ellipsis", check, _ELLIPSES)
-    yield from cases_of("diagonals", check, _DIAGONALS)
-    yield from cases_of("hyperedges", check, _HYPEREDGES)
+    yield from cases_of("diagonals", check, DIAGONALS)
+    yield from cases_of("hyperedges", check, HYPEREDGES)

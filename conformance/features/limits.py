@@ -8,6 +8,8 @@ from typing import Any
 
 from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, error_line, examples, operands
 from einsumx.conformance.checks import cotangent, judge_gradients, needs_gradients
+from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW
+from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.refusals import make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
@@ -17,28 +19,9 @@ FEATURES = {
     "memory limit": "Results and gradients are right under the smallest memory limit that einsumx can keep",
 }
 
-_EQUATIONS = examples("""
-    ij,jk->ik           6,5 5,7
-    ij,kj->ki           6,5 7,5
-    ij->j               6,5
-    ij->ji              6,5
-    ij->                6,5
-    i->                 5
-    iij->j              4,4,5
+_WIDE = examples("""
     ijk->kj             1,5,3
-    i,j->ij             6 5
-    i,i->               7 7
-    ij,ij->i            1,4 5,4
-    ij,jk->ik           6,1 5,7
-    ij,jk,kl->il        4,5 5,6 6,3
-    ab,bc,bd->acd       3,4 4,5 4,2
-    i,i,i->             5 5 5
-    bind,bjnd->bnij     2,4,3,5 2,6,3,5
-    ...ij,...jk->...ik  3,1,2,5 4,5,3
     ii,ij->             4,4 4,5
-    ij,jk->ik           0,5 5,7 | 6,0 0,7
-    ,ij->ij             () 4,3
-    ,->                 () ()
     abc,dec->ebdac      3,2,4 2,3,4
     abc,def->fadbec     2,3,2 2,1,3
     abcg,gdef->adbecf   2,2,2,3 3,2,2,2
@@ -47,17 +30,15 @@ _EQUATIONS = examples("""
     abcd,efgh->haebfcgd 2,1,2,2 2,2,1,2
 """)
 
-_FEW = [_EQUATIONS[place] for place in (0, 2, 3, 10, 12)]
-_DIFFERENTIATED = (0, 2, 6, 10, 12, 15, 17, 25)
-"""The equations whose gradients are computed at level quick."""
+_EQUATIONS = EQUATIONS + DIAGONALS[::3] + BROADCASTS[::4] + ZEROS[::4] + _WIDE
 
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
     limited = partial(cases_of, "memory limit", is_right_under_the_smallest_limit)
     yield from limited(_EQUATIONS)
-    for example in _FEW:
-        full = example != _FEW[0]
+    for example in FEW:
+        full = example != FEW[0]
         for dtype in DTYPES:
             if dtype != "float32":
                 fill = "range" if dtype[0] in "iu" else "normal"
@@ -66,7 +47,7 @@ def cases() -> Iterator[Case]:
         for layout in ("F", "sliced", "broadcast", "conjugated"):
             dtype = "complex64" if layout == "conjugated" else "float32"
             yield from limited([example], dtype=dtype, layout=layout, full=full)
-    product = examples("ij,jk->ik  6,5 5,7")
+    product = FEW[:1]
     ((equation, shapes),) = product
     for half in ("float16", "bfloat16"):
         # If partial sums were rounded to half precision, later ones would be lost.
@@ -82,8 +63,8 @@ def cases() -> Iterator[Case]:
 
     check = gives_the_gradients_under_the_smallest_limit
     gradients = partial(cases_of, "memory limit", check, about="gradients")
-    for place, example in enumerate(_EQUATIONS):
-        yield from gradients([example], full=place not in _DIFFERENTIATED)
+    for example in _EQUATIONS:
+        yield from gradients([example], full=example not in FEW)
     for dtype in ("float16", "bfloat16", "float64", "complex64"):
         yield from gradients(product, dtype=dtype, full=dtype != "complex64")
     for dtypes in (("float32", "complex64"), ("float16", "float32")):

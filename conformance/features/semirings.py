@@ -12,7 +12,9 @@ from einsumx import BackendError, Plan, Semiring
 from einsumx.conformance.case import ArraySpec, Case, Failure, examples, keywords, operands, rounded
 from einsumx.conformance.checks import gives_the_plain_sum, judge_gradients_of, needs_gradients
 from einsumx.conformance.features.derivatives import gives_second_derivatives, gives_the_gradients
+from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW
 from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
+from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
@@ -28,69 +30,15 @@ _MIN_TIMES = Semiring("min-times", "minimum", "multiply")
 _REAL = (max_plus, min_plus, max_times, log, _MAX_MIN, _MIN_MAX, _MIN_TIMES)
 _EVERY = (boolean, *_REAL)
 
-_EQUATIONS = examples("""
-    ij,jk->ik           3,4 4,5
-    bij,bkj->kbi        2,3,4 2,5,4
-    i,i->               7 7
-    i,j->ji             4 3
-    ij,ij->ij           3,4 3,4
-    ij->j               4,3
-    ii->i               3,3
-    iij,j->i            3,3,2 2
-    ij,ij->i            1,4 3,4
-    ij,jk->k            3,4 4,2
-    ...ij,jk->...ik     2,3,4 4,2
-    ij,jk,kl->il        3,4 4,5 5,2
-    ab,bc,cd,de->ae     2,3 3,4 4,3 3,2
-    ab,bc,ca,ad,b->cd   2,3 3,4 4,2 2,3 3
-    ,ij->ij             () 2,3
-    ,->                 () ()
-    ij,jk->ik           3,0 0,2
-    ij,jk->ik           9,30 30,8
+_LARGER = examples("""
+    ij,jk->ik           9,30 30,8 | 2,300 300,3 | 40,300 300,100
+    bij,bjk->bik        20,3,4 20,4,2 | 300,4,40 300,40,30
 """)
-"""One equation of each role."""
+"""The last one of each has more terms than a block."""
 
-_MORE_EQUATIONS = examples("""
-    ij,jk->ki           3,4 4,5
-    ij,kj->ik           3,4 5,4
-    bij,bjk->bik        1,3,4 3,4,2
-    bhqd,bhkd->bhqk     2,2,3,4 2,2,5,4
-    ij,j->i             3,4 4
-    ij->                3,4
-    ij->ji              3,4
-    ij->ij              3,4
-    ii->                3,3
-    iij->j              3,3,2
-    ij,jk->             3,4 4,2
-    i,i,i->i            4 4 4
-    ai,bi,ci->abc       2,3 3,3 4,3
-    ij,jk->ik           3,1 4,2
-    ij,jk->ik           0,3 3,2
-    i->                 0
-    ij->i               3,0
-    i,j->j              0 3
-    ij,jk->ik           2,300 300,3
-    bij,bjk->bik        20,3,4 20,4,2
-    ij,jk->ik           40,300 300,100
-    bij,bjk->bik        300,4,40 300,40,30
-""")
-"""The last two have more terms than a block."""
+_MORE_EQUATIONS = DIAGONALS[::2] + BROADCASTS[::3] + ZEROS[::3] + _LARGER
 
-_FEW = examples("""
-    ij,jk->ik           3,4 4,5
-    ij,jk,kl->il        3,4 4,5 5,2
-    ij->j               4,3
-""")
-
-_IN_BLOCKS = examples("""
-    ij,jk->ik           6,5 5,7
-    ij->j               6,5
-    i,i->               9 9
-    ij,jk,kl->il        4,5 5,6 6,3
-    bij,bjk->bik        2,3,4 2,4,3
-    ij,j->i             4,1 5
-    ij,jk->ik           3,0 0,2
-""")
+_FEW = (FEW[0], FEW[-1], FEW[1])
 
 _DIFFERENTIATED = examples("""
     ij,jk->ik           3,4 4,5
@@ -215,15 +163,15 @@ def _case(check: Callable[[Case, Subject], None], semiring: Semiring, example: A
 
 
 def _plain_cases() -> Iterator[Case]:
-    for place, example in enumerate(_EQUATIONS):
+    for place, example in enumerate(EQUATIONS):
         for number, semiring in enumerate(_EVERY):
-            is_quick = place == 0 or (place == 16 and number % 2 == 0) or (place + number) % 8 == 0
-            if place in (0, 16) or (place + number) % 2 == 0:
-                yield _case(gives_the_plain_sum, semiring, example, full=not is_quick)
+            if place == 0 or (place + number) % 2 == 0:
+                full = place > 0 and (place + number) % 8 > 0
+                yield _case(gives_the_plain_sum, semiring, example, full=full)
     for place, example in enumerate(_MORE_EQUATIONS):
         for number, semiring in enumerate(_EVERY):
             if semiring in (log, max_plus) or (place + number) % 3 == 0:
-                yield _case(gives_the_plain_sum, semiring, example, full=True)
+                yield _case(gives_the_plain_sum, semiring, example, full=semiring != log or place % 4 > 0)
 
 
 def _dtype_and_layout_cases() -> Iterator[Case]:
@@ -273,7 +221,7 @@ def _hard_cases() -> Iterator[Case]:
 
 
 def _other_calls() -> Iterator[Case]:
-    for place, example in enumerate(_IN_BLOCKS):
+    for place, example in enumerate(FEW):
         for number, semiring in enumerate(_EVERY):
             is_quick = (semiring == log and place % 2 == 0) or (place == 0 and semiring == min_plus)
             check, about = is_right_under_the_smallest_limit, "smallest memory limit"

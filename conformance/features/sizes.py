@@ -15,7 +15,7 @@ FEATURES = {
     "no axes": "Operands and results without axes",
 }
 
-_BROADCASTS = examples("""
+BROADCASTS = examples("""
     ij,jk->ik           2,1 3,4 | 2,3 1,4 | 1,3 3,1
     bij,bjk->bik        1,2,3 5,3,4 | 5,2,3 1,3,4 | 1,2,1 5,3,4
     ij,ij->i            1,4 2,4
@@ -65,7 +65,7 @@ _LARGER = examples("""
     ai,bi,ci->abc        20,60 20,60 20,60
 """)
 
-_ZEROS = examples("""
+ZEROS = examples("""
     i->                 0
     ij->i               3,0
     ij->j               3,0
@@ -113,7 +113,7 @@ _SCALARS = examples("""
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    for example in _BROADCASTS:
+    for example in BROADCASTS:
         broadcasting = partial(cases_of, "broadcasting", gives_the_plain_sum, [example])
         yield from broadcasting()
         for dtype in ("int32", "complex64", "bool", "float64"):
@@ -128,7 +128,7 @@ def cases() -> Iterator[Case]:
         if "," in example[0]:
             for dtype in ("int32", "int64", "uint8"):
                 yield from larger(dtype=dtype, fill="range", full=True)
-    for example in _ZEROS:
+    for example in ZEROS:
         empty = partial(cases_of, "zero sizes", gives_the_plain_sum, [example])
         yield from empty()
         for dtype in ("int8", "bool", "complex64", "float16"):

@@ -47,13 +47,16 @@ np: Any = LazyModule("numpy")
 
 
 class Primitives(Arrays):
-    """The array calls that plans consist of. Every backend implements ``copy`` and ``sum``; the others have defaults.
+    """The array calls that plans consist of, beside indexing with 0 and ``:``.
 
-    The defaults use names that NumPy and the array API standard share.
+    Every backend implements ``copy`` and ``sum``. The others have defaults, by names that NumPy and the array API
+    standard share. All arguments have been checked, and none has to be broadcast, promoted or converted. Operands are
+    never written to. Each result is an array of the library in its dtype, also without axes; it is a fresh one in C
+    order, except that of :meth:`reshape`, and of views if the traits have strides.
     """
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        """Axis ``k`` of the result is axis ``axes[k]`` of ``array``."""
+        """Axis ``k`` of the result is axis ``axes[k]`` of ``array``; a view if the traits have strides."""
         return self.xp.transpose(array, axes)
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
@@ -65,7 +68,7 @@ class Primitives(Arrays):
         return self.xp.broadcast_to(array, shape)
 
     def diagonal(self, array: Array, axis1: int, axis2: int) -> Array:
-        """The diagonal of two axes, as the last axis."""
+        """The diagonal of two axes, as the last axis; a view if the traits have strides."""
         return self.xp.diagonal(array, 0, axis1, axis2)
 
     def copy(self, array: Array) -> Array:
@@ -101,7 +104,7 @@ class Primitives(Arrays):
         return self.cast(array, dtype)
 
     def multiply(self, lhs: Array, rhs: Array) -> Array:
-        """The elementwise product, broadcasting."""
+        """The elementwise product, broadcasting; bools are and-ed."""
         return self.xp.multiply(lhs, rhs)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:

@@ -312,19 +312,34 @@ class Semirings(Part):
         """``function``, of which derivatives keep the arguments, and compute the rest again."""
         return function
 
-    has_logaddexp: bool = False
-    """Whether :meth:`elementwise` and :meth:`reduced` have ``logaddexp``, which is composed of others if not.
-
-    The log-sum-exp of minus infinities is minus infinity, with derivatives of 0, and with an infinity it is that.
-    """
-
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        """An elementwise function, which broadcasts: ``maximum``, ``minimum``, ``add`` or ``multiply``."""
-        return self.named(name)(lhs, rhs)
+        """A function of elements, which broadcasts: ``maximum``, ``minimum``, ``add``, ``multiply``, ``logaddexp``."""
+        if name != "logaddexp":
+            return self.named(name)(lhs, rhs)
+        exp, shift = self.named("exp"), self.finite(self.named("maximum")(lhs, rhs))
+        return self.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-        """The reduction over ``axes`` by ``maximum`` or ``minimum``, of at least one element; nan is passed on."""
-        return self.named("max" if name == "maximum" else "min")(array, axis=axes)
+        """The reduction over ``axes`` by ``maximum``, ``minimum`` or ``logaddexp``, of at least one element.
+
+        A nan is passed on. The log-sum-exp of minus infinities is minus infinity, with derivatives of 0, and with an
+        infinity it is that.
+        """
+        if name != "logaddexp":
+            return self.named("max" if name == "maximum" else "min")(array, axis=axes)
+        where = self.named("where")
+        largest = self.detached(self.named("max")(array, axis=axes, keepdims=True))
+        total = self.adapter.sum(self.named("exp")(array - self.finite(largest)), axes)
+        largest = self.named("squeeze")(largest, axis=axes)
+        # An infinity or nan is the result itself. The derivative of the logarithm at 0 would be nan.
+        is_finite = self.named("isfinite")(largest)
+        one = self.adapter.arithmetic.number(1.0, self.adapter.dtype_name(array.dtype), total)
+        return where(is_finite, self.named("log")(where(is_finite, total, one)) + largest, largest)
+
+    def finite(self, array: Array) -> Array:
+        """``array`` with 0 in the place of an infinity or nan."""
+        zero = self.adapter.arithmetic.number(0.0, self.adapter.dtype_name(array.dtype), array)
+        return self.named("where")(self.named("isfinite")(array), array, zero)
 
     def copied_order(self, array: Array) -> Array:
         """``array`` in C order, in which an elementwise function may not have returned it."""
@@ -381,40 +396,49 @@ class Semirings(Part):
         return joined
 
 
-def blocks_of(adapter: Any) -> BlockAccess:
-    """The blocks of a framework's arrays.
+_LACKS = {"out": "its arrays cannot be written to; leave out= away and use the result"}
+"""Why a framework lacks a part, if its adapter does not say; other parts have the usual words."""
 
-    Raises:
-        BackendError: contractions of its arrays cannot keep a memory limit.
-    """
-    blocks: BlockAccess | None = adapter.blocks
-    if blocks is None:
-        raise BackendError(f"{adapter.name}: {why_missing(adapter, 'blocks')}")
+_USUAL = "its backend has no functions for that; convert the operands to NumPy arrays"
+
+
+def why_missing(adapter: Any, part: str) -> str:
+    """Why a framework lacks a part, and what to do."""
+    why: str = adapter.missing.get(part, _LACKS.get(part, _USUAL))
+    return why
+
+
+def _part(adapter: Any, name: str) -> Any:
+    part = getattr(adapter, name)
+    if part is None:
+        raise BackendError(f"{adapter.name}: {why_missing(adapter, name)}")
+    return part
+
+
+def blocks_of(adapter: Any) -> BlockAccess:
+    """The blocks of a framework's arrays; a BackendError if contractions of them cannot keep a memory limit."""
+    blocks: BlockAccess = _part(adapter, "blocks")
     return blocks
 
 
 def out_of(adapter: Any) -> OutAccess:
-    """How a framework's arrays are written to.
-
-    Raises:
-        BackendError: they cannot be.
-    """
-    out: OutAccess | None = adapter.out
-    if out is None:
-        usual = "its arrays cannot be written to; leave out= away and use the result"
-        raise BackendError(f"{adapter.name}: {why_missing(adapter, 'out', usual)}")
+    """How a framework's arrays are written to; a BackendError if they cannot be."""
+    out: OutAccess = _part(adapter, "out")
     return out
+
+
+def exponents_of(adapter: Any) -> Exponents:
+    """How a framework's arrays are scaled; a BackendError if they cannot be."""
+    exponents: Exponents = _part(adapter, "exponents")
+    return exponents
+
+
+def semirings_of(adapter: Any) -> Semirings:
+    """A framework's functions of semirings; a BackendError if it has none."""
+    semirings: Semirings = _part(adapter, "semirings")
+    return semirings
 
 
 def needs_gradient(adapter: Any, array: Array) -> bool:
     """Whether a framework is recording operations on ``array`` to differentiate them."""
     return adapter.gradients is not None and bool(adapter.gradients.needed(array))
-
-
-_USUAL = "its backend has no functions for that; convert the operands to NumPy arrays"
-
-
-def why_missing(adapter: Any, part: str, usual: str = _USUAL) -> str:
-    """Why a framework lacks a part, and what to do; the ``usual`` words if the adapter has none of its own."""
-    why: str = adapter.missing.get(part, usual)
-    return why

@@ -7,7 +7,7 @@ of the labels that the step summed. So no array has more elements than the resul
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
@@ -18,14 +18,17 @@ from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import label_names, labels_of
 from einsumx.ir.sizes import is_known
-from einsumx.planner.path import find_path
-from einsumx.runtime.prepare import arrays_of, described, parsed, prepare, result_dtype, sized_equation
-from einsumx.runtime.request import Options, Request
+from einsumx.runtime.conversion import arrays_of, described
+from einsumx.runtime.equations import parsed
+from einsumx.runtime.front import contraction
+from einsumx.runtime.prepare import prepare
+from einsumx.runtime.request import Request
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array
     from einsumx.adapters.facets import Semirings
     from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.contraction import Contraction
 
 Labels: TypeAlias = tuple[int, ...]
 
@@ -66,18 +69,15 @@ def attained(request: Request) -> ArgmaxResult:
     adapter, arrays = arrays_of(inputs, request.adapter)
     if adapter.semirings is None or not adapter.semirings.has_positions:
         raise BackendError(f"{adapter.name} has no argmax of semirings; convert the operands to NumPy, PyTorch or JAX")
-    options = request.options(adapter)
     described_operands = described(adapter, adapter.signatures(written, arrays))
-    options = options._replace(dtype=result_dtype(adapter, described_operands, options))
-    shapes = [operand.shape for operand in described_operands]
-    sized = sized_equation(written, shapes)
+    asked = contraction(request.named(adapter), adapter, described_operands, "")
+    sized, shapes = asked.equation, asked.equation.shapes
     _check_sizes(sized)
-    path = find_path(sized, options.optimize, described_operands)
-    contraction = _Contraction(adapter, adapter.semirings, options, sized, is_least=semiring.add == "minimum")
+    kept = _Contraction(adapter, adapter.semirings, asked, is_least=semiring.add == "minimum")
     labels = labels_of(parsed(written, len(shapes)), [len(shape) for shape in shapes])
     with adapter.semirings.mode(arrays[0]):
-        value = contraction.contract(arrays, path)
-        positions = contraction.positions(value)
+        value = kept.contract(arrays)
+        positions = kept.positions(value)
     return ArgmaxResult(adapter.element(value) if not sized.output else value, _by_label(positions, labels))
 
 
@@ -126,15 +126,13 @@ class _PairStep:
 class _Contraction:
     """A contraction whose intermediates are kept; ``is_least`` if the sum is a minimum."""
 
-    def __init__(
-        self, adapter: Adapter, functions: Semirings, options: Options, sized: SizedEquation, is_least: bool
-    ) -> None:
-        self._adapter, self._functions, self._sized, self._is_least = adapter, functions, sized, is_least
-        self._options = options._replace(optimize="auto")  # for pairs, and the path is found already
+    def __init__(self, adapter: Adapter, functions: Semirings, asked: Contraction, is_least: bool) -> None:
+        self._adapter, self._functions, self._asked, self._is_least = adapter, functions, asked, is_least
+        self._sized = asked.equation
         self._steps: list[_PairStep] = []
 
-    def contract(self, arrays: Sequence[Array], path: Iterable[tuple[int, ...]]) -> Array:
-        """The result, an array, along a path of steps of one or two terms."""
+    def contract(self, arrays: Sequence[Array]) -> Array:
+        """The result, an array, along the path of the contraction."""
         sized = self._sized
         kept = [set(chain(sized.output, *(sized.carried(other) for other in range(len(arrays)) if other != number)))
                 for number in range(len(arrays))]  # fmt: skip
@@ -144,7 +142,7 @@ class _Contraction:
             own = tuple(dict.fromkeys(sized.carried(number)))
             term = _Kept(own, self._einsum((sized.inputs[number],), (array,), own))
             terms.append(self._summed((term,), kept[number]))
-        for step in path:
+        for step in self._asked.path:
             chosen = tuple([terms[place] for place in step])
             terms = [term for place, term in enumerate(terms) if place not in step]
             terms.append(self._summed(chosen, set(chain(sized.output, *(term.labels for term in terms)))))
@@ -152,7 +150,9 @@ class _Contraction:
         return self._einsum((result.labels,), (result.array,), sized.output)
 
     def _einsum(self, terms: Sequence[Labels], arrays: Sequence[Array], output: Labels) -> Array:
-        prepared = prepare(self._adapter, (tuple(terms), output), arrays, self._options)
+        written = tuple(terms), output
+        request = Request(written, (), dtype=self._asked.dtype, casting="unsafe", algebra=self._asked.algebra)
+        prepared = prepare(request, self._adapter, arrays)
         return self._adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
 
     def _summed(self, terms: tuple[_Kept, ...], kept: set[int]) -> _Kept:

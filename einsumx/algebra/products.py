@@ -76,8 +76,8 @@ def _by_blocks(functions: Semirings, add: str, multiply: str, lhs: Shape, rhs: S
     """
 
     def block(left: Array, right: Array) -> Array:
-        terms = elementwise(functions, multiply, left[:, :, :, None], right[:, None, :, :])
-        return reduced(functions, add, terms, (2,))
+        terms = functions.elementwise(multiply, left[:, :, :, None], right[:, None, :, :])
+        return functions.reduced(add, terms, (2,))
 
     if functions.fuses_terms or not is_known((*lhs, *rhs)):
         return block
@@ -144,44 +144,4 @@ def _by_matmul(functions: Semirings, otherwise: Product, terms: int, dtype: str)
 
 def _shift(functions: Semirings, array: Array, *axes: int) -> Array:
     """The maxima along axes that are kept, without derivatives; 0 in the place of an infinity or nan."""
-    return _finite(functions, functions.detached(functions.named("max")(array, axis=axes, keepdims=True)))
-
-
-def _finite(functions: Semirings, array: Array) -> Array:
-    adapter = functions.adapter
-    zero = adapter.arithmetic.number(0.0, adapter.dtype_name(array.dtype), array)
-    return functions.named("where")(functions.named("isfinite")(array), array, zero)
-
-
-def elementwise(functions: Semirings, name: str, lhs: Array, rhs: Array) -> Array:
-    """A function of a semiring of two arrays, which broadcast."""
-    if name == "logaddexp" and not functions.has_logaddexp:
-        return log_of_sum(functions, lhs, rhs)
-    return functions.elementwise(name, lhs, rhs)
-
-
-def reduced(functions: Semirings, name: str, array: Array, axes: tuple[int, ...]) -> Array:
-    """The reduction of an array over axes by a function of a semiring."""
-    if name == "logaddexp" and not functions.has_logaddexp:
-        return log_sum_exp(functions, array, axes)
-    return functions.reduced(name, array, axes)
-
-
-def log_sum_exp(functions: Semirings, array: Array, axes: tuple[int, ...]) -> Array:
-    """The log-sum-exp over axes."""
-    adapter, where = functions.adapter, functions.named("where")
-    largest = functions.detached(functions.named("max")(array, axis=axes, keepdims=True))
-    total = adapter.sum(functions.named("exp")(array - _finite(functions, largest)), axes)
-    largest = functions.named("squeeze")(largest, axis=axes)
-    # An infinity or nan is the result itself. The derivative of the logarithm at 0 would be nan.
-    is_finite = functions.named("isfinite")(largest)
-    logarithm = functions.named("log")(
-        where(is_finite, total, adapter.arithmetic.number(1.0, adapter.dtype_name(array.dtype), total))
-    )
-    return where(is_finite, logarithm + largest, largest)
-
-
-def log_of_sum(functions: Semirings, lhs: Array, rhs: Array) -> Array:
-    """The logarithm of the sum of two exponentials."""
-    exp, shift = functions.named("exp"), _finite(functions, functions.named("maximum")(lhs, rhs))
-    return functions.named("log")(exp(lhs - shift) + exp(rhs - shift)) + shift
+    return functions.finite(functions.detached(functions.named("max")(array, axis=axes, keepdims=True)))

@@ -12,7 +12,7 @@ from importlib import import_module
 from math import frexp, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from einsumx.adapters.facets import Exponents, why_missing
+from einsumx.adapters.facets import exponents_of
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import REFUSALS, BackendError
 from einsumx.ir import ops
@@ -73,7 +73,7 @@ class Scaled(Algebra):
             )
 
     def traits(self, adapter: Adapter, device: str) -> Traits:
-        _exponents_of(adapter)
+        exponents_of(adapter)
         return _of_mantissas(adapter.traits(device))
 
     def lowered(self, program: Program) -> Program:
@@ -127,7 +127,7 @@ class Scaled(Algebra):
 
         def stripped(*arrays: Array) -> FrexpResult:
             mantissa, exponent = prepared(*arrays)
-            return FrexpResult(mantissa, 0 if exponent is None else _exponents_of(adapter).as_exponent(exponent))
+            return FrexpResult(mantissa, 0 if exponent is None else exponents_of(adapter).as_exponent(exponent))
 
         return stripped
 
@@ -146,12 +146,6 @@ class Scaled(Algebra):
 
 SCALED = Scaled()
 """The meaning of :func:`einsumx.einsum_frexp`."""
-
-
-def _exponents_of(adapter: Adapter) -> Exponents:
-    if adapter.exponents is None:
-        raise BackendError(f"{adapter.name}: {why_missing(adapter, 'exponents')}")
-    return adapter.exponents
 
 
 def _of_mantissas(traits: Traits) -> Traits:
@@ -215,7 +209,7 @@ def normalized(adapter: Adapter, array: Array, exponent: Any, is_new: bool = Fal
 
     None stands for the exponent of 0. While a graph is traced, an exponent is an integer array without axes.
     """
-    traced = _exponents_of(adapter).normalized_in_trace(array, exponent)
+    traced = exponents_of(adapter).normalized_in_trace(array, exponent)
     if traced is not None:
         return traced
     own = binary_exponent(adapter, array)
@@ -234,7 +228,7 @@ def binary_exponent(adapter: Adapter, array: Array) -> int | None:
         BackendError: the values are not known, as while a graph is traced.
     """
     try:
-        values = _exponents_of(adapter).magnitudes(array)
+        values = exponents_of(adapter).magnitudes(array)
     except REFUSALS as error:
         raise BackendError(
             f"{adapter.name}: einsum_frexp reads the largest element of each intermediate, and a trace has "
@@ -286,7 +280,7 @@ def times_power(adapter: Adapter, array: Array, exponent: int, is_new: bool = Fa
         exponent: any integer.
         is_new: whether nothing else refers to ``array``, which may then be written to.
     """
-    dtype, times_factor = adapter.dtype_name(array.dtype), _exponents_of(adapter).times_factor
+    dtype, times_factor = adapter.dtype_name(array.dtype), exponents_of(adapter).times_factor
     most = 14 if dtype in ("float16", "complex32") else 126 if dtype in _SINGLE else 1022
     exponent = max(-_FARTHEST, min(exponent, _FARTHEST))
     while exponent:

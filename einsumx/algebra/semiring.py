@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import log, prod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from einsumx.adapters.facets import why_missing
-from einsumx.algebra.products import composed, composed_workspace, elementwise, reduced
+from einsumx.adapters.facets import semirings_of, why_missing
+from einsumx.algebra.products import composed, composed_workspace
 from einsumx.dtypes import NAMED, kind
 from einsumx.errors import BackendError, shown
 from einsumx.ir import ops
@@ -18,7 +18,6 @@ from einsumx.ir.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.facets import Semirings
     from einsumx.adapters.typing import Array
     from einsumx.ir.operand import Operand
 
@@ -151,14 +150,14 @@ class SemiringAlgebra(Algebra):
     def kernel(self, adapter: Adapter, op: ops.Op, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., Any]:
         if self.is_boolean:
             return adapter.kernel(op, shapes, dtype)
-        functions = _functions(adapter)
+        functions = semirings_of(adapter)
         match op:
             case ops.Matmul():
                 return self._matmul(adapter, shapes, dtype)
             case ops.Multiply():
                 return lambda lhs, rhs: functions.copied_order(functions.elementwise(self.multiply, lhs, rhs))
             case ops.Sum():
-                return lambda source: reduced(functions, self.add, source, op.axes)
+                return lambda source: functions.reduced(self.add, source, op.axes)
             case ops.Scale() if self.add == "logaddexp":
                 return lambda source: self._repeated(adapter, source, op.count)
             case ops.Scale():  # the maximum of equal elements is that element
@@ -172,17 +171,17 @@ class SemiringAlgebra(Algebra):
     def added(self, adapter: Adapter, total: Array, part: Array) -> Array:
         if self.is_boolean:
             return super().added(adapter, total, part)
-        functions = _functions(adapter)
+        functions = semirings_of(adapter)
         with functions.mode(total):
-            return elementwise(functions, self.add, total, part)
+            return functions.elementwise(self.add, total, part)
 
     def _repeated(self, adapter: Adapter, source: Array, count: int) -> Array:
         """So many equal terms of a sum of exponentials, which add the logarithm of their number."""
         number = adapter.arithmetic.number(log(count), adapter.dtype_name(source.dtype), source)
-        return _functions(adapter).elementwise("add", source, number)
+        return semirings_of(adapter).elementwise("add", source, number)
 
     def _sums_of_nothing(self, adapter: Adapter, zeros: Array, dtype: str) -> Array:
-        return _functions(adapter).elementwise("add", zeros, adapter.arithmetic.number(self.zero, dtype, zeros))
+        return semirings_of(adapter).elementwise("add", zeros, adapter.arithmetic.number(self.zero, dtype, zeros))
 
     def _matmul(
         self, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str
@@ -190,7 +189,7 @@ class SemiringAlgebra(Algebra):
         """The product of vectors, matrices or batches of them, as one of matrices with a batch axis."""
         lhs_shape, rhs_shape = shapes
         first, second = _as_matrices(lhs_shape, rhs_shape)
-        functions = _functions(adapter)
+        functions = semirings_of(adapter)
         product = functions.product(self.add, self.multiply, first, second, dtype)
         if product is None:
             product = composed(functions, self.add, self.multiply, first, second, dtype)
@@ -207,13 +206,6 @@ class SemiringAlgebra(Algebra):
             *[0 if len(shape) == 1 else slice(None) for shape in (lhs_shape, rhs_shape)],
         )
         return lambda lhs, rhs: multiply(lhs[left], rhs[right])[taken]
-
-
-def _functions(adapter: Adapter) -> Semirings:
-    """The framework's functions, which every framework has for whose traits programs are planned."""
-    functions = adapter.semirings
-    assert functions is not None
-    return functions
 
 
 def _in_elements(traits: Traits, is_log: bool) -> Traits:

@@ -60,6 +60,10 @@ class Blocking:
     read_ahead: int
     tight: frozenset[int]
 
+    def largest(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of the largest blocks of all labels, whose own sizes are ``sizes``."""
+        return tuple([-(-size // count) for size, count in zip(sizes, self.counts)])
+
     @property
     def terms(self) -> int:
         """The number of partial sums that each block of the result is the sum of."""

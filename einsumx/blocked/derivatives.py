@@ -7,18 +7,19 @@ result. Gradients of gradients have the same places, so these plans serve deriva
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.plan import BlockedContraction, least_limit
+from einsumx.blocked.plan import least_limit
+from einsumx.blocked.program import BlockedContraction
 from einsumx.dtypes import itemsize
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.operand import Operand
-from einsumx.measuring.calibration import calibrated
-from einsumx.runtime.request import Described, Options, Written
+from einsumx.runtime.front import contraction
+from einsumx.runtime.request import Request, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Passes:
         equation: the forward contraction.
         arrays: the array of each place, the cotangent last. Those of the framework are read as copies of blocks, as
             their layouts in a backward pass are not known before.
-        options: for the backward contractions.
+        request: how the backward contractions are asked for, without their equations and operands.
         limit: in bytes.
         numbers: the operands that may need gradients.
         beside: bytes that the libraries of stored operands take meanwhile.
@@ -95,7 +96,7 @@ class Passes:
     device: str
     equation: SizedEquation
     arrays: tuple[PassArray, ...]
-    options: Options
+    request: Request
     limit: int
     numbers: tuple[int, ...]
     beside: int
@@ -111,9 +112,9 @@ class Passes:
         It is enough whatever the arrays' layouts are by then, and for each gradient of a gradient computed by itself.
         If the current limit is enough, the number is at most that, but need not be the smallest.
         """
-        least, earlier = least_limit(self._request(len(self.arrays) - 1, 0)), 0
+        least, earlier = least_limit(self.adapter, self._request(len(self.arrays) - 1, 0)), 0
         for number in self.numbers:
-            least = max(least, least_limit(self._request(number, earlier)))
+            least = max(least, least_limit(self.adapter, self._request(number, earlier)))
             earlier += self.arrays[number].operand.nbytes
         return least
 
@@ -140,12 +141,13 @@ class Passes:
 
     def _request(self, place: int, earlier: int) -> BlockedContraction:
         """The contraction for one place, while ``earlier`` bytes of other gradients are alive."""
-        step, traits = backward(self.equation, place), calibrated(self.adapter, self.device)
+        step = backward(self.equation, place)
         arrays = [self.arrays[other] for other in step.others]
         arrays += [PassArray(Operand((size,), "int8"), in_place=False) for size in step.ones]
         operands, in_place, rates = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
-        copied = whole if traits.compute_dtype(self.options.accumulate or self.dtype) != self.dtype else 0
+        asked = contraction(replace(self.request, written=step.written), self.adapter, operands, self.device)
+        copied = whole if asked.compute_dtype != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=self.beside + earlier + self.extra_bytes(step, place))
-        contraction = Described(self.adapter, step.written, operands, self.device, self.options)
-        return BlockedContraction(contraction, self.limit, in_place, landing, rates)
+        is_path_free = self.request.is_path_free
+        return BlockedContraction(asked, self.limit, in_place, landing, rates, is_path_free=is_path_free)

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from math import prod
 
+from einsumx.blocked.boxes import Grid
 from einsumx.blocked.cost import Blocking, ResultFootprint
-from einsumx.ir.algebra import PLUS_TIMES, Algebra
+from einsumx.blocked.stage_programs import StagePrograms
+from einsumx.ir.algebra import Algebra
 from einsumx.ir.bind import SizedEquation, label_names
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import Operand
-from einsumx.ir.records import record
+from einsumx.ir.records import HashedOnce, record
+
+
+@record
+class BlockedContraction(HashedOnce):
+    """A contraction to be cut into blocks.
+
+    Attributes:
+        contraction: what to compute, along the path that is tried first.
+        limit: the memory limit in bytes.
+        in_place: whether each operand is already on the device; blocks of it are views and take no memory.
+        landing: the memory needed to store the result.
+        read_rates: bytes a second for operands that are read; None, or no tuple at all, for the rate of a copy.
+        together: how many blocks are computed or held at once, and share the memory that the result leaves.
+        pieces: the least number of pieces to cut the contraction into, if its sizes allow it.
+        is_path_free: whether other paths may be tried too.
+    """
+
+    contraction: Contraction
+    limit: int
+    in_place: tuple[bool, ...]
+    landing: ResultFootprint
+    read_rates: tuple[float | None, ...] = ()
+    together: int = 1
+    pieces: int = 1
+    is_path_free: bool = True
+
+    def read_rate(self, number: int) -> float:
+        """The bytes a second at which an operand is read."""
+        rate = self.read_rates[number] if self.read_rates else None
+        return rate or self.contraction.place.traits.rates.copy
 
 
 @record
@@ -18,29 +52,57 @@ class BlockedProgram:
     Users get the subclass :class:`einsumx.plans.BlockedPlan`, which can be called, printed and drawn.
 
     Attributes:
-        equation: the labels, their sizes and the operands' shapes.
-        backend, device: where it runs.
-        operands: shape, dtype and layout of each operand.
-        dtype: the result's dtype.
-        compute_dtype: the dtype of blocks and partial sums.
+        contraction: what it computes; its fields are attributes of the program too.
         limit: the memory limit in bytes.
         in_place: whether each operand is already on the device; blocks of it are views and take no memory.
         landing: the memory needed to store the result.
         blocking: which labels are cut, and the cost.
-        algebra: what sums and products mean.
+        programs: what runs on blocks.
+        grid: where the blocks are.
     """
 
-    equation: SizedEquation
-    backend: str
-    device: str
-    operands: tuple[Operand, ...]
-    dtype: str
-    compute_dtype: str
+    contraction: Contraction
     limit: int
     in_place: tuple[bool, ...]
     landing: ResultFootprint
     blocking: Blocking
-    algebra: Algebra = PLUS_TIMES
+    programs: StagePrograms = field(compare=False, repr=False)
+    grid: Grid = field(compare=False, repr=False)
+
+    @property
+    def equation(self) -> SizedEquation:
+        """The labels, their sizes and the operands' shapes."""
+        return self.contraction.equation
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that it runs on."""
+        return self.contraction.place.backend
+
+    @property
+    def device(self) -> str:
+        """The device that it runs on; empty for the backend's default."""
+        return self.contraction.place.device
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Shape, dtype and layout of each operand."""
+        return self.contraction.operands
+
+    @property
+    def dtype(self) -> str:
+        """The result's dtype."""
+        return self.contraction.dtype
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of blocks and partial sums."""
+        return self.contraction.compute_dtype
+
+    @property
+    def algebra(self) -> Algebra:
+        """What sums and products mean."""
+        return self.contraction.algebra
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 from math import inf
 from typing import TypeAlias
 
+from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import Blocking, ResultFootprint, RunCost, blocking
-from einsumx.blocked.stage_cost import Outline, StageCost, StageCostModel
+from einsumx.blocked.program import BlockedContraction
+from einsumx.blocked.stage_cost import Outline, StageCost
+from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.blocked.stages import Known, Labels, Stage, stages, tree
 from einsumx.ir.bind import SizedEquation
 
@@ -48,9 +52,11 @@ class Search:
     The search uses estimates that lower nothing; the blockings that it returns are costed exactly.
     """
 
-    def __init__(self, model: StageCostModel, outline: Outline, landing: ResultFootprint) -> None:
-        self._model, self._outline, self._landing = model, outline, landing
-        self._equation: SizedEquation = model.equation
+    def __init__(
+        self, adapter: Adapter, request: BlockedContraction, outline: Outline, landing: ResultFootprint
+    ) -> None:
+        self._adapter, self._request, self._outline, self._landing = adapter, request, outline, landing
+        self._equation: SizedEquation = request.contraction.equation
         self._tree = tree(self._equation, outline.path)
         self._stages: Known = {}
         self._stage_costs: dict[tuple[object, ...], StageCost] = {}
@@ -97,6 +103,18 @@ class Search:
                 break
             best = fitting
         return best, True
+
+    def programs(self, blocking: Blocking) -> StagePrograms:
+        """The programs of the stages of a blocking that was costed exactly, for its largest blocks."""
+        contraction = replace(self._request.contraction, path=self._outline.path)
+        programs = StagePrograms(contraction, self._request.in_place)
+        sizes = blocking.largest(self._equation.sizes)
+        todo = [blocking.root]
+        while todo:
+            stage = todo.pop()
+            programs.add(stage, sizes, self._stage_cost(stage).program(sizes))
+            todo += [source for source in stage.inputs if isinstance(source, Stage)]
+        return programs
 
     def _finer(self, now: Blocking, *, every: bool = False) -> Iterator[Blocking]:
         """Blockings with one label cut into twice as many blocks; a label that matters to the peak, or ``every``."""
@@ -235,7 +253,7 @@ class Search:
             inputs = tuple([next(costs) if isinstance(source, Stage) else source for source in stage.inputs])
             key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
             if key not in self._stage_costs:
-                self._stage_costs[key] = StageCost(self._model, stage, self._outline, below)
+                self._stage_costs[key] = StageCost(self._adapter, self._request, stage, self._outline, below)
             self._by_stage[id(stage)] = self._stage_costs[key]
         return self._by_stage[id(stage)]
 

@@ -3,82 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log, prod
-from typing import TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import RunCost
 from einsumx.blocked.estimate import Amounts, Estimate, Sketch, amounts
+from einsumx.blocked.program import BlockedContraction
+from einsumx.blocked.stage_programs import Layout, stage_program, value_layout
 from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
-from einsumx.ir.algebra import Algebra
-from einsumx.ir.bind import SizedEquation
-from einsumx.ir.contraction import Contraction, Place
-from einsumx.ir.cost import result_strides, returns_view
-from einsumx.ir.layout import contiguous, layout_class
-from einsumx.ir.operand import Operand, Path
+from einsumx.ir.operand import Path
 from einsumx.ir.program import Program
-from einsumx.ir.traits import Traits
-from einsumx.planner.lower import lower
-from einsumx.runtime.prepare import sized_equation
-
-Layout: TypeAlias = tuple[int, ...] | None
-"""The strides of a layout class; None for C-contiguous."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageCostModel:
-    """The contraction whose stages are costed.
-
-    Attributes:
-        equation: the contraction.
-        operands: shape, dtype and layout of each.
-        in_place: whether each operand is already on the device, so that blocks of it are views.
-        read_rates: bytes a second at which the other operands are read.
-        adapter, traits, device: what its plans are lowered for.
-        dtype: the dtype to compute in.
-        algebra: what sums and products mean.
-    """
-
-    equation: SizedEquation
-    operands: tuple[Operand, ...]
-    in_place: tuple[bool, ...]
-    read_rates: tuple[float, ...]
-    adapter: Adapter
-    traits: Traits
-    device: str
-    dtype: str
-    algebra: Algebra
-
-    def lowered(self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout]) -> Program:
-        """The program of a stage for blocks of these sizes, and for values of other stages in these layouts."""
-        described = []
-        value_layouts = iter(values)
-        for source, term in zip(stage.inputs, stage.terms):
-            if isinstance(source, Stage):
-                described.append(Operand(tuple(sizes[label] for label in term), self.dtype, next(value_layouts)))
-                continue
-            operand, shape = self.operands[source], self.block(source, sizes)
-            strides = None
-            if self.in_place[source]:
-                strides = layout_class(shape, operand.strides or contiguous(operand.shape))
-            described.append(Operand(shape, operand.dtype, strides))
-        equation = sized_equation(stage.equation, [operand.shape for operand in described])
-        place = Place(self.adapter.name, self.device, traits)
-        return lower(Contraction(equation, tuple(described), self.dtype, stage.path, place, algebra=self.algebra))
-
-    def block(self, number: int, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The shape of a block of an operand."""
-        term, shape = self.equation.inputs[number], self.operands[number].shape
-        return tuple(sizes[label] if size == self.equation.sizes[label] else size for label, size in zip(term, shape))
-
-    def amounts(
-        self, stage: Stage, sizes: Sequence[int], traits: Traits, values: Sequence[Layout] = ()
-    ) -> tuple[Program, list[Amounts]]:
-        """The program of a stage, and the work and memory of each of its ops."""
-        program = self.lowered(stage, sizes, traits, values)
-        return program, amounts(program, stage.terms, stage.output, sizes, self.adapter, traits)
 
 
 class Outline:
@@ -89,15 +25,18 @@ class Outline:
         seconds: the time of the contraction without cuts and without reading its operands.
     """
 
-    def __init__(self, model: StageCostModel, path: Path) -> None:
-        equation, self.path = model.equation, path
-        every = tuple(range(len(model.operands)))
+    def __init__(self, adapter: Adapter, request: BlockedContraction, path: Path) -> None:
+        contraction, self.path = request.contraction, path
+        equation, traits = contraction.equation, contraction.place.traits
+        every = tuple(range(len(contraction.operands)))
         loops = ((),) * len(every)
         whole = Stage(every, equation.inputs, equation.output, path, (), (), loops, loops, every)
         self._sizes = equation.sizes
-        # A single call of the framework's own einsum would tell nothing about the stages.
-        rates = replace(model.traits.rates, native=0.0) if len(every) > 2 else model.traits.rates
-        self._program, parts = model.amounts(whole, self._sizes, replace(model.traits, rates=rates))
+        if len(every) > 2:  # a single call of the framework's own einsum would tell nothing about the stages
+            traits = replace(traits, rates=replace(traits.rates, native=0.0))
+        contraction = replace(contraction, place=replace(contraction.place, traits=traits))
+        self._program = stage_program(contraction, request.in_place, whole, self._sizes, ())
+        parts = amounts(self._program, equation.inputs, equation.output, self._sizes, adapter, traits)
         # Values are identified by the operands that they depend on.
         self._used_by: dict[frozenset[int], frozenset[int]] = {}
         self._ops: dict[frozenset[int], list[Amounts]] = {}
@@ -138,15 +77,21 @@ class StageCost:
     """
 
     def __init__(
-        self, model: StageCostModel, stage: Stage, outline: Outline | None, below: Sequence[StageCost]
+        self,
+        adapter: Adapter,
+        request: BlockedContraction,
+        stage: Stage,
+        outline: Outline | None,
+        below: Sequence[StageCost],
     ) -> None:
-        self._model, self._stage, self._outline, self._below = model, stage, outline, below
+        self._adapter, self._request, self._contraction = adapter, request, request.contraction
+        self._stage, self._outline, self._below = stage, outline, below
         self._labels = tuple(dict.fromkeys(label for term in stage.terms for label in term))
         self._first: Sketch | None = None
         self._own: list[Sketch] = []
         self._about: dict[tuple[int, ...], RunCost] = {}
         self._near: dict[tuple[int, ...], RunCost] = {}
-        self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[RunCost, Layout]] = {}
+        self._exact: dict[tuple[tuple[int, ...], tuple[Layout, ...]], tuple[RunCost, Program]] = {}
         values = iter(below)
         self._inputs = [  # the operands that each depends on
             next(values)._operands if isinstance(source, Stage) else frozenset([source]) for source in stage.inputs
@@ -154,11 +99,15 @@ class StageCost:
         self._operands: frozenset[int] = frozenset().union(*self._inputs)
         self._reads = [  # the labels of the block that is read for each input, bytes an element, and bytes a second
             None
-            if isinstance(source, Stage) or model.in_place[source]
-            else (model.equation.carried(source), itemsize(model.operands[source].dtype), model.read_rates[source])
+            if isinstance(source, Stage) or request.in_place[source]
+            else (
+                self._contraction.equation.carried(source),
+                itemsize(self._contraction.operands[source].dtype),
+                request.read_rate(source),
+            )
             for source in stage.inputs
         ]
-        self._value_bytes = itemsize(model.dtype)
+        self._value_bytes = itemsize(self._contraction.compute_dtype)
 
     def about(self, sizes: Sequence[int]) -> RunCost:
         """The cost estimated from the plan of the whole contraction."""
@@ -186,21 +135,17 @@ class StageCost:
 
     def program(self, sizes: Sequence[int]) -> Program:
         """The program for exactly these sizes."""
-        values = [cost._lowered(sizes)[1] for cost in self._below]
-        return self._model.lowered(self._stage, sizes, self._model.traits, values)
+        return self._lowered(sizes)[1]
 
-    def _lowered(self, sizes: Sequence[int]) -> tuple[RunCost, Layout]:
-        """The cost of a plan for exactly these sizes, and the layout of its value."""
-        values = tuple([cost._lowered(sizes)[1] for cost in self._below])
+    def _lowered(self, sizes: Sequence[int]) -> tuple[RunCost, Program]:
+        """The program for exactly these sizes, and its cost."""
+        values = tuple([value_layout(cost._stage, cost.program(sizes)) for cost in self._below])
         key = tuple([sizes[label] for label in self._labels]), values
         if key not in self._exact:
-            model = self._model
-            program, parts = model.amounts(self._stage, sizes, model.traits, values)
-            sketch = Sketch(program, parts, sizes)
-            cost, layout = self._run_cost(sketch(sizes), sizes), None
-            if model.traits.strided and not (self._stage.loops and returns_view(program)):
-                layout = layout_class(program.shape, result_strides(program))
-            self._exact[key] = cost, layout
+            stage, traits = self._stage, self._contraction.place.traits
+            program = stage_program(self._contraction, self._request.in_place, stage, sizes, values)
+            sketch = Sketch(program, amounts(program, stage.terms, stage.output, sizes, self._adapter, traits), sizes)
+            self._exact[key] = self._run_cost(sketch(sizes), sizes), program
             self._own.append(sketch)
             self._near = {known: exact for (known, _), (exact, _) in self._exact.items()}
         return self._exact[key]

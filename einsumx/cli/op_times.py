@@ -26,9 +26,11 @@ from einsumx.ir.traits import Traits
 from einsumx.measuring.calibration import calibrated, declared
 from einsumx.measuring.machine import watched
 from einsumx.measuring.steady import timed
-from einsumx.planner.path import Optimize, as_optimize
-from einsumx.runtime.prepare import arrays_of, prepare, sized_equation
-from einsumx.runtime.request import Options
+from einsumx.planner.path import Optimize
+from einsumx.runtime.conversion import arrays_of
+from einsumx.runtime.equations import sized_equation
+from einsumx.runtime.prepare import prepare
+from einsumx.runtime.request import Request
 
 _SECONDS, _MOST = 0.1, 2000
 """How long the plan and each of its ops are repeated, and how often at most."""
@@ -153,7 +155,7 @@ def profile(
     if 0 in sized.sizes:
         raise EinsumxError(f"an axis has size 0, so there is nothing to measure\n  {excerpt(sized.text)}")
     adapter, arrays = arrays_of(random_arrays(backend, problem, device), None)
-    prepared = prepare(adapter, problem.equation, arrays, Options(optimize=as_optimize(optimize)))
+    prepared = prepare(Request(problem.equation, (), optimize=optimize), adapter, arrays)
     program = prepared.program
     traits = calibrated(adapter, program.device)
     announce(sized.text)

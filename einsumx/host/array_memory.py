@@ -132,7 +132,7 @@ class _MemoryPool:
 
     def shrink(self, bound: int = 0) -> None:
         """Return the oldest blocks to the system until at most ``bound`` bytes are held."""
-        while self.held() > bound:
+        while self._idle and self.held() > bound:
             with suppress(IndexError):  # another thread took the last one
                 self._idle.pop(0)
 

@@ -10,7 +10,7 @@ from typing import Any
 from einsumx.adapters.registry import get_backend, lazy
 from einsumx.api import einsum
 from einsumx.errors import BackendError, EquationError, SizeError, shown
-from einsumx.runtime.request import name_of_dtype
+from einsumx.runtime.dtype_rules import name_of_dtype
 
 xarray: Any = import_module("xarray")
 

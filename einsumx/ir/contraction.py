@@ -51,3 +51,10 @@ class Contraction(HashedOnce):
     def sums(self) -> str | None:
         """The dtype of ``accumulate``, if there are products or sums to compute in it."""
         return None if self.accumulate is None or self.equation.is_rearrangement else self.accumulate
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype in which blocks of the result are computed and added up."""
+        if self.equation.is_rearrangement:
+            return self.dtype
+        return self.place.traits.compute_dtype(self.accumulate or self.dtype)

@@ -78,7 +78,9 @@ class Op:
         >>> Multiply(2, 0, 1).renamed({1: 7})
         Multiply(out=2, lhs=0, rhs=7)
         """
-        raise NotImplementedError
+        slots = (self.out, *self.sources)
+        renamed = tuple([names.get(slot, slot) for slot in slots])
+        return self if renamed == slots else self._with(*renamed)
 
     def _with(self, *fields: Any) -> Self:
         """The same op with other values of its first fields."""
@@ -193,12 +195,6 @@ class _OneSource(Op):
     def sources(self) -> tuple[int, ...]:
         return (self.src,)
 
-    def renamed(self, names: Mapping[int, int]) -> Self:
-        out, src = names.get(self.out, self.out), names.get(self.src, self.src)
-        if out == self.out and src == self.src:
-            return self
-        return self._with(out, src)
-
 
 class Elementwise(_OneSource):
     """A function of each element, with a result in C order. A subclass with ``out`` and ``src`` needs nothing else."""
@@ -218,7 +214,7 @@ class _Shaping(Op):
     """An op that states the shape of its result, in the third field."""
 
     __slots__ = ()
-    parameters = ("shape",)
+    parameters: ClassVar[tuple[str, ...]] = ("shape",)
     shape: Shape
 
     @property
@@ -269,12 +265,6 @@ class _TwoSources(Op):
     @property
     def sources(self) -> tuple[int, ...]:
         return (self.lhs, self.rhs)
-
-    def renamed(self, names: Mapping[int, int]) -> Self:
-        out, lhs, rhs = names.get(self.out, self.out), names.get(self.lhs, self.lhs), names.get(self.rhs, self.rhs)
-        if out == self.out and lhs == self.lhs and rhs == self.rhs:
-            return self
-        return self._with(out, lhs, rhs)
 
 
 class _ManySources(Op):
@@ -671,6 +661,7 @@ class Zeros(_Shaping, _ManySources):
     their elements are not read.
     """
 
+    parameters = "shape", "dtype"
     call = "{name} {shape} {dtype}"
     remark = "a label has size 0"
     functions = ("zeros",)

@@ -17,7 +17,8 @@ from einsumx.errors import MalformedError, shown
 from einsumx.host.environment import has_store
 from einsumx.host.threads import get_num_threads
 from einsumx.imports import LazyModule
-from einsumx.ir.algebra import Algebra
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
+from einsumx.ir.contraction import Place
 from einsumx.ir.rates import Rates, is_rate
 from einsumx.ir.traits import Traits
 
@@ -39,11 +40,26 @@ def declared(adapter: Adapter, device: str) -> Traits:
 
 
 @lru_cache(maxsize=256)
-def calibrated(adapter: Adapter, device: str) -> Traits:
-    """The traits that the planner uses: the adapter's, with the stored rates of this machine if there are any.
+def place_of(algebra: Algebra, adapter: Adapter, device: str) -> Place:
+    """The place where contractions in an algebra are computed, with the traits that the planner uses.
 
+    Those are the adapter's, with the stored rates of this machine if there are any, which are those of plus and times.
     Rates are read once per process, so that its plans do not change.
+
+    Raises:
+        BackendError: the framework lacks the functions of the algebra.
     """
+    if algebra.is_plain:
+        return Place(adapter.name, device, _calibrated(adapter, device))
+    return Place(adapter.name, device, algebra.traits(adapter, "" if device == "default" else device))
+
+
+def calibrated(adapter: Adapter, device: str) -> Traits:
+    """The traits that the planner uses for sums of products."""
+    return place_of(PLUS_TIMES, adapter, device).traits
+
+
+def _calibrated(adapter: Adapter, device: str) -> Traits:
     traits = declared(adapter, device)
     if not adapter.measured_plans or not has_store():
         return traits
@@ -57,22 +73,6 @@ def calibrated(adapter: Adapter, device: str) -> Traits:
             rates: dict[str, Any] = {**found[-1].value, **forbidden}
             return replace(traits, rates=replace(traits.rates, **rates))
     return traits
-
-
-def traits_in(algebra: Algebra, adapter: Adapter, device: str) -> Traits:
-    """The traits that the planner uses in an algebra; stored rates are those of plus and times.
-
-    Raises:
-        BackendError: the framework lacks the functions of the algebra.
-    """
-    if algebra.is_plain:
-        return calibrated(adapter, device)
-    return _traits_of(algebra, adapter, "" if device == "default" else device)
-
-
-@lru_cache(maxsize=256)
-def _traits_of(algebra: Algebra, adapter: Adapter, device: str) -> Traits:
-    return algebra.traits(adapter, device)
 
 
 def read_rates(key: str, text: str) -> dict[str, float]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import gmtime, strftime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from einsumx.errors import MalformedError, shown
 from einsumx.host.threads import get_num_threads
@@ -20,6 +19,7 @@ from einsumx.planner.selection import Selection
 if TYPE_CHECKING:
     from einsumx.ir import strict
     from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.contraction import Contraction
     from einsumx.ir.operand import Operand
 else:
     strict = LazyModule("einsumx.ir.strict")
@@ -73,15 +73,6 @@ _STEPS = {1: "", 2: "+", -1: "-", -2: "-+", 0: "*"}
 """How a key marks the step of an axis; see :data:`einsumx.ir.layout.Pattern`."""
 
 
-def computed_text(dtype: str, accumulate: str | None) -> str:
-    """The dtype of a result, and of its sums if that is not the usual one, as a part of a key.
-
-    >>> computed_text("float32", None), computed_text("float32", "float64")
-    ('float32', 'float32 in float64')
-    """
-    return dtype if accumulate is None else f"{dtype} in {accumulate}"
-
-
 def equation_text(equation: SizedEquation) -> str:
     """The first part of a key, up to its first semicolon. Axes of size 1 that broadcast are written as ``1``."""
     terms = []
@@ -91,59 +82,40 @@ def equation_text(equation: SizedEquation) -> str:
     return f"{','.join(terms)}->{''.join(map(symbol, equation.output))}"
 
 
-def key_of(equation: SizedEquation, operands: Sequence[Operand], dtype: str, optimize: Any) -> str | None:
+def key_of(contraction: Contraction, is_path_free: bool) -> str | None:
     """The key of a contraction in this process; None if nothing is kept about it.
 
     A layout lists axes from the outermost to the innermost:
     ``C`` is C order, ``+`` marks a gap inside the axis, ``-`` a negative stride, ``*`` a stride of 0.
 
     Args:
-        equation: bound to sizes.
-        operands: their dtypes and layouts.
-        dtype: to compute in, from :func:`computed_text`.
-        optimize: as in :class:`~einsumx.runtime.request.Options`; a function has no key.
+        contraction: what to compute.
+        is_path_free: whether the planner chooses the path, which is no part of the key then.
 
-    >>> from einsumx.ir.bind import bind
-    >>> from einsumx.ir.parse import parse_text
-    >>> from einsumx.ir.operand import Operand
-    >>> shapes = (7, 1000), (1000, 33)
-    >>> operands = Operand(shapes[0], "float32", (1, 7)), Operand(shapes[1], "float32")
-    >>> key = key_of(bind(parse_text("ij,jk", 2), shapes), operands, "float32", "auto")
+    >>> import einsumx
+    >>> plan = einsumx.plan("ij,jk", (7, 1000), (1000, 33), dtypes="float32")
+    >>> key = key_of(plan.contraction, True)
     >>> key.rpartition("; ")[0]
-    'ab,bc->ac; a=7 b=1024 c=32; 1.0 C; float32 float32; float32; auto'
+    'ab,bc->ac; a=7 b=1024 c=32; C C; float32 float32; float32; auto'
     """
-    asked = _asked(optimize)
+    equation, operands = contraction.equation, contraction.operands
     layouts = [_layout(operand) for operand in operands]
-    if asked is None or None in layouts or not is_known(equation.sizes):
+    if None in layouts or not is_known(equation.sizes):
         return None
     sizes = [f"{symbol(label)}={size_class(size)}" for label, size in enumerate(equation.sizes)]
+    path = [f"({','.join(map(str, step))})" for step in contraction.path]
+    dtype, accumulate = contraction.dtype, contraction.accumulate
     parts = (
         equation_text(equation),
         " ".join(sizes),
         " ".join(map(str, layouts)),
         " ".join([operand.dtype + " weak" * operand.weak for operand in operands]),
-        dtype,
-        asked,
+        dtype if accumulate is None else f"{dtype} in {accumulate}",
+        "auto" if is_path_free else " ".join(path),
         f"{get_num_threads()} threads",
     )
     key = "; ".join(parts)
     return key if len(key) <= LONGEST_KEY else None
-
-
-def _asked(optimize: Any) -> str | None:
-    """The value of ``optimize=`` as text; None for a function, and for a name that no optimizer has."""
-    match optimize:
-        case True:
-            return "auto"
-        case False:
-            return "left to right"
-        case str() if optimize.isascii() and optimize.isprintable() and ";" not in optimize:
-            return optimize
-        case (str() as name, limit) if (asked := _asked(name)) is not None:
-            return f"{asked} {limit}"
-        case tuple() if all(isinstance(step, tuple) for step in optimize):
-            return " ".join([f"({','.join(map(str, step))})" for step in optimize])
-    return None
 
 
 def _layout(operand: Operand) -> str | None:

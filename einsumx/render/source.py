@@ -13,7 +13,7 @@ from textwrap import wrap
 from types import MappingProxyType
 
 from einsumx.adapters.base import Adapter
-from einsumx.algebra.products import elementwise, reduced
+from einsumx.adapters.facets import semirings_of
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.dtypes import itemsize
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, visible
@@ -173,8 +173,7 @@ def _product_call(framework: Adapter, lhs: tuple[int, ...], rhs: tuple[int, ...]
     """The call of the function on operands of these shapes, of which vectors become matrices."""
     batch = prod(max(lhs[:-2], rhs[:-2], key=prod))
     columns = rhs[-1] if len(rhs) > 1 else 1
-    fuses = framework.semirings is not None and framework.semirings.fuses_terms
-    rows = [] if fuses else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
+    rows = [] if semirings_of(framework).fuses_terms else [max(1, _TERMS // max(1, batch * lhs[-1] * columns))]
 
     def call(left: Code, right: Code) -> Code:
         product = Code("product")(
@@ -197,12 +196,11 @@ def _product_lines(framework: Adapter, semiring: SemiringAlgebra, dtype: str, op
         dtype: of the operands.
         opening: the first statement, if any.
     """
-    functions = framework.semirings
-    assert functions is not None
+    functions = semirings_of(framework)
     a, b, every, fuses = Code("a"), Code("b"), slice(None), functions.fuses_terms
     rows = every if fuses else Code("i : i + rows")
-    terms = elementwise(functions, semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
-    sums = reduced(functions, semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
+    terms = functions.elementwise(semiring.multiply, a[..., rows, every, None], b[..., None, every, every])
+    sums = functions.reduced(semiring.add, Code("terms", dtype=framework.dtype(dtype)), (-2,))
     *lines, result = _statements([sums], room=70)
     lines.insert(0, f"terms = {terms.text()}")
     about = f"The product of matrices by {semiring.add} and {semiring.multiply}"

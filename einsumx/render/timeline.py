@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.cost import Cost, beside, landed_bytes, total_cost
 from einsumx.blocked.estimate import axis_labels
-from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stage_cost import StageCost, StageCostModel
+from einsumx.blocked.program import BlockedContraction, BlockedProgram
+from einsumx.blocked.stage_cost import StageCost
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.blocked.text import blocked_text, stage_lines
 from einsumx.errors import visible
@@ -27,7 +27,6 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, evaluated_shape, names_in
 from einsumx.ir.text import quantity, remark_text, summary
-from einsumx.measuring.calibration import traits_in
 from einsumx.runtime.programs import program_text
 
 Symbol: TypeAlias = Literal["operand", "view", "copy", "work", "native", "result"]
@@ -229,14 +228,9 @@ class _BlockedRows:
     """
 
     def __init__(self, program: BlockedProgram) -> None:
-        adapter = get_backend(program.backend)
-        traits = traits_in(program.algebra, adapter, program.device)
+        self._adapter = get_backend(program.backend)
+        self._request = BlockedContraction(program.contraction, program.limit, program.in_place, program.landing)
         equation, cut, landing = program.equation, program.blocking, program.landing
-        rates = (traits.rates.copy,) * len(program.operands)
-        self._model = StageCostModel(
-            equation, program.operands, program.in_place, rates, adapter, traits, program.device, program.compute_dtype,
-            program.algebra,
-        )  # fmt: skip
         self._program, self._counts = program, cut.counts
         self._sizes = [-(-size // pieces) or 1 for size, pieces in zip(equation.sizes, cut.counts)]
         self._block = prod(self._sizes[label] for label in cut.root.output)  # elements
@@ -292,7 +286,7 @@ class _BlockedRows:
             row = PictureRow(slot, "operand", call, axes.text(place, operand.shape), array, access, held)
             self._add(row, stage.nests[place], text)
         alive = outside + total + sum(size for kept in cost.stays for _, size in kept)
-        entries = program_cost(body, self._model.adapter).ops
+        entries = program_cost(body, self._adapter).ops
         for op, entry, held in zip(body.ops, entries, in_use(body, entries)):
             slots[op.out] = next(self._slots)
             row = _op_row(op.renamed(slots), entry, axes.of(op, entry.shape), alive + held)
@@ -309,5 +303,5 @@ class _BlockedRows:
     def _stage_cost(self, stage: Stage) -> StageCost:
         if stage not in self._stage_costs:
             below = [self._stage_cost(source) for source in stage.inputs if isinstance(source, Stage)]
-            self._stage_costs[stage] = StageCost(self._model, stage, None, below)
+            self._stage_costs[stage] = StageCost(self._adapter, self._request, stage, None, below)
         return self._stage_costs[stage]

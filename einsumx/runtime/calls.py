@@ -19,14 +19,15 @@ from einsumx.caches import Uncacheable, cached
 from einsumx.errors import REFUSALS, BackendError, EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
-from einsumx.runtime.request import DEFAULT, Options, Order, Request, Written, as_fields, as_labels, names_as_sublists
+from einsumx.runtime.request import Request, Written, as_fields, as_labels, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.runtime import factors, prepare
+    from einsumx.runtime import conversion, factors, prepare
 else:
     factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
+    conversion = LazyModule("einsumx.runtime.conversion")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -80,7 +81,7 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                     run = _ready_plain(adapter, translation, written, False, *map(signature, arrays))
             except (AttributeError, BackendError, Uncacheable) as error:
                 try:
-                    adapter, arrays = prepare.numbers_as_arrays(arrays)
+                    adapter, arrays = conversion.numbers_as_arrays(arrays)
                 except Uncacheable:
                     if isinstance(error, AttributeError) and are_plain((*arrays, out)):
                         raise error from None
@@ -282,34 +283,27 @@ def _made_ready(
         Uncacheable: such calls have to be checked every time.
         EinsumxError: the call is wrong.
     """
-    out, added, kinds, chosen, _ = target
+    out, added, kinds, *_ = target
     check_plain(adapter, signatures if target == _NO_TARGET else [*signatures, *filter(None, (out, added))])
     if isinstance(options.get("optimize"), bytes):
         options["optimize"] = _unmarshalled(options["optimize"])
     equation = written if isinstance(written, str) else _from_sublists(written, len(signatures))
     try:
-        keywords = translation(adapter, options)
+        fields = translation(adapter, options)
+        request = Request(equation, (), is_cast=out is None, **fields)
+        if fields:
+            _check_lasting(adapter, request)
+            request = request.named(adapter)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    if target == _NO_TARGET and not keywords.keys() - {"optimize"}:
-        run = prepare.plain_run(adapter, equation, signatures, keywords.get("optimize", "auto"))
-        if run is not None:
-            return run
-    try:
-        order, planned = _checked(adapter, keywords) if keywords or chosen != "estimate" else ("K", DEFAULT)
-    except (TypeError, ValueError) as error:
-        raise Uncacheable from error
-    if out is not None:
-        if planned.algebra.has_exponents:
-            raise Uncacheable
-        planned = planned._replace(mode="")
-    prepared = prepare.from_signatures(adapter, equation, signatures, planned)
-    if out is None and order == "K" and kinds is None:
+    if out is not None and request.algebra.has_exponents:
+        raise Uncacheable
+    prepared = prepare.from_signatures(request, adapter, signatures)
+    if out is None and request.order == "K" and kinds is None:
         return prepared.run
     try:
-        return delivery(
-            adapter, prepared, signatures[0], Delivery(order, planned.casting, out, kinds, added, planned.dtype)
-        )
+        wanted = Delivery(request.order, request.casting, out, kinds, added, request.dtype)
+        return delivery(adapter, prepared, signatures[0], wanted)
     except ValueError as error:
         raise Uncacheable from error
 
@@ -333,23 +327,17 @@ def _from_sublists(written: Labels, count: int) -> Written:
     return written[:count], written[count] if len(written) > count else None
 
 
-def _checked(adapter: Adapter, keywords: Mapping[str, Any]) -> tuple[Order, Options]:
-    """The order of the result, and the keywords that a plan depends on.
-
-    Raises:
-        Uncacheable: their meaning may change between calls.
-    """
-    request = Request("", (), **keywords)
+def _check_lasting(adapter: Adapter, request: Request) -> None:
+    """Raise Uncacheable if the meaning of the keywords may change between calls."""
     if (
         request.memory_limit is not None
         or (request.adapter or adapter).name != adapter.name
-        or type(request.optimize) not in (str, bool, list, tuple, type(None))
+        or type(request.optimize) not in (str, bool, tuple)
         or not _is_constant(adapter, request.dtype)
         or not _is_constant(adapter, request.framework.get("preferred_element_type"))
         or not _is_constant(adapter, request.accumulate)
     ):
         raise Uncacheable
-    return request.order, request.options(adapter)
 
 
 def _is_constant(adapter: Adapter, dtype: Any) -> bool:

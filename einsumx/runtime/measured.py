@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.errors import EinsumxError
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.program import Program
 from einsumx.measuring import effort, wisdom
-from einsumx.measuring.findings import Finding, computed_text, key_of, now
+from einsumx.measuring.findings import Finding, key_of, now
 from einsumx.measuring.trials import Attempt, Trials
 from einsumx.planner.candidates import Candidate, candidates, selected_program
 from einsumx.planner.selection import Selection
@@ -20,21 +19,15 @@ _MOST_OPERANDS = 32
 """The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
 
 
-def found(adapter: Adapter, contraction: Contraction, optimize: Any) -> Finding | None:
-    """The finding of the wisdom for a contraction, of which ``optimize`` is as the caller passed it."""
-    key = _key(contraction, optimize)
+def found(adapter: Adapter, contraction: Contraction, is_path_free: bool) -> Finding | None:
+    """The finding of the wisdom for a contraction; ``is_path_free`` if the planner chooses its path."""
+    key = key_of(contraction, is_path_free)
     return None if key is None else wisdom.find(adapter, contraction.place.device, key)
 
 
-def _key(contraction: Contraction, optimize: Any) -> str | None:
-    """The key of a contraction in the wisdom."""
-    computed = computed_text(contraction.dtype, contraction.accumulate)
-    return key_of(contraction.equation, contraction.operands, computed, optimize)
-
-
-def remembered(adapter: Adapter, contraction: Contraction, optimize: Any) -> Program | None:
+def remembered(adapter: Adapter, contraction: Contraction, is_path_free: bool) -> Program | None:
     """The program that the wisdom selects; None if it has no finding that fits."""
-    finding = found(adapter, contraction, optimize)
+    finding = found(adapter, contraction, is_path_free)
     if finding is None:
         return None
     try:
@@ -43,26 +36,26 @@ def remembered(adapter: Adapter, contraction: Contraction, optimize: Any) -> Pro
         return None
 
 
-def candidates_of(contraction: Contraction, optimize: Any, most: int | None = 7) -> list[Candidate]:
+def candidates_of(contraction: Contraction, is_path_free: bool, most: int | None = 7) -> list[Candidate]:
     """The candidates for a contraction, the estimate's choice first."""
     few = 1 if len(contraction.operands) > _MOST_OPERANDS else most
-    return candidates(contraction, few, is_path_free=optimize in ("auto", True))
+    return candidates(contraction, few, is_path_free=is_path_free)
 
 
 def trying(
-    adapter: Adapter, contraction: Contraction, optimize: Any, constants: Mapping[int, Array] | None = None
+    adapter: Adapter, contraction: Contraction, is_path_free: bool, constants: Mapping[int, Array] | None = None
 ) -> Run | None:
     """A function that tries the candidates in its first calls; None if the wisdom has the contraction, or is frozen.
 
     Args:
         adapter: that runs them.
         contraction: what to compute.
-        optimize: as the caller passed it.
+        is_path_free: whether the planner chooses the path.
         constants: operands that are known already, by position.
     """
-    if effort.is_frozen() or found(adapter, contraction, optimize) is not None:
+    if effort.is_frozen() or found(adapter, contraction, is_path_free) is not None:
         return None
-    programs = {candidate.selection: candidate.program for candidate in candidates_of(contraction, optimize)}
+    programs = {candidate.selection: candidate.program for candidate in candidates_of(contraction, is_path_free)}
 
     def compiled(selection: Selection) -> Run:
         program = programs.get(selection)  # None for a combination of candidates
@@ -70,7 +63,7 @@ def trying(
 
     def report(attempts: Sequence[Attempt], chosen: Attempt) -> None:
         seconds = chosen.least, attempts[0].least
-        remember(adapter, contraction, optimize, chosen.selection, seconds, len(attempts))
+        remember(adapter, contraction, is_path_free, chosen.selection, seconds, len(attempts))
 
     return Trials(adapter, list(programs), compiled, report)
 
@@ -78,7 +71,7 @@ def trying(
 def remember(
     adapter: Adapter,
     contraction: Contraction,
-    optimize: Any,
+    is_path_free: bool,
     selection: Selection,
     seconds: tuple[float, float],
     tried: int,
@@ -86,12 +79,12 @@ def remember(
     """Add to the wisdom which candidate is the fastest, unless it is frozen; returns whether that was done.
 
     Args:
-        adapter, contraction, optimize: what was computed, and where.
+        adapter, contraction, is_path_free: what was computed, and where.
         selection: of the fastest candidate.
         seconds: its least time, and that of the estimate's choice.
         tried: the number of candidates.
     """
-    key = _key(contraction, optimize)
+    key = key_of(contraction, is_path_free)
     if key is None or effort.is_frozen():
         return False
     wisdom.record(adapter, contraction.place.device, key, Finding(selection, *seconds, tried, now()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run
@@ -19,29 +18,15 @@ from einsumx.ir.text import plan_text
 from einsumx.ir.verify import verify
 from einsumx.planner import path
 from einsumx.planner.search import MOST_OF_ALL_ORDERS, pace_of
+from einsumx.runtime.conversion import arrays_of, check_operand, described, one_device
 from einsumx.runtime.execute import executable
-from einsumx.runtime.prepare import (
-    arrays_of,
-    by_layout,
-    check_operand,
-    described,
-    described_call,
-    make_program,
-    one_device,
-)
-from einsumx.runtime.request import Described, Options
+from einsumx.runtime.front import moved
+from einsumx.runtime.prepare import by_contraction, plan
 
 
 def retarget(program: Program, backend: str, device: str = "") -> Program:
     """The same contraction along the same path, lowered for another backend."""
-    operands = tuple(Operand(operand.shape, operand.dtype) for operand in program.operands)
-    there = make_program(Described(get_backend(backend), program.equation, operands, device, _options(program)))
-    return replace(there, contraction=replace(there.contraction, equation=program.contraction.equation))
-
-
-def _options(program: Program) -> Options:
-    """The keywords that lead to the program along its path, if it is made again."""
-    return Options(program.dtype, "unsafe", program.path, accumulate=program.accumulate, algebra=program.algebra)
+    return plan(moved(program.contraction, get_backend(backend), device), get_backend(backend), is_path_free=False)
 
 
 def program_text(program: Program, cost: PlanCost) -> str:
@@ -76,9 +61,11 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
         check_operand(number, operand, planned, program.written)
         if not is_known(operand.shape) and is_known(planned.shape):
             arrays[number] = _in_shape(adapter, number, arrays[number], planned, program.written)
-    if not all(is_known(operand.shape) for operand in program.operands):
-        return by_layout(described_call(adapter, program.equation, actual, device, _options(program))).run(*arrays)
-    fits = adapter.name == program.backend and all(map(_is_as_broadcast, actual, program.operands))
+    if not is_known(program.contraction.equation.sizes):
+        asked = moved(program.contraction, adapter, device, actual)
+        settings = None, asked.operands is not actual, False, False, adapter.planning_mode(device)
+        return by_contraction(asked, adapter, *settings).run(*arrays)
+    fits = adapter.name == program.backend and all(map(is_as_broadcast, actual, program.operands))
     run: Run = _verified_run(program, adapter, device, fits, adapter.planning_mode(device))
     return run(*arrays)
 
@@ -91,7 +78,7 @@ def _in_shape(adapter: Adapter, number: int, array: Array, planned: Operand, tex
     return array
 
 
-def _is_as_broadcast(operand: Operand, planned: Operand) -> bool:
+def is_as_broadcast(operand: Operand, planned: Operand) -> bool:
     """Whether an operand has stride 0 along every axis along which the program assumes stride 0."""
     strides = operand.strides or contiguous(operand.shape)
     axes = zip(planned.shape, planned.strides or (), strides)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cached
-from einsumx.dtypes import Casting, check_casting, kind
+from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
-from einsumx.measuring.effort import Effort, get_effort
+from einsumx.measuring import effort as efforts
+from einsumx.measuring.effort import Effort
 from einsumx.planner.path import Optimize, as_optimize
 from einsumx.scalars import as_python
 
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.adapters.typing import FrameworkOptions
     from einsumx.ir import parse
-    from einsumx.ir.operand import Operand
-    from einsumx.runtime import limits
+    from einsumx.runtime import dtype_rules, limits
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
     framework_options = LazyModule("einsumx.adapters.typing")
-    limits = LazyModule("einsumx.runtime.limits")
+    dtype_rules, limits = LazyModule("einsumx.runtime.dtype_rules"), LazyModule("einsumx.runtime.limits")
     parse = LazyModule("einsumx.ir.parse")
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
@@ -37,58 +37,6 @@ _ORDERS: tuple[Order, ...] = get_args(Order)
 
 Written: TypeAlias = str | tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...] | None]
 """An unparsed equation: text, or the sublists of the operands and of the output (None: implicit output)."""
-
-
-class Options(NamedTuple):
-    """The keywords that a plan depends on. They are part of each cache key, hence a named tuple, which hashes fast.
-
-    Attributes:
-        dtype: the name of the dtype to compute in and return; None for the operands' promotion.
-        casting: NumPy's rule for casting operands to ``dtype``, and the result to ``out``.
-        optimize: a path, or how to find one.
-        effort: how much to spend on the choice of a plan.
-        framework: the keywords that only some frameworks have; None if none of them is set.
-        accumulate: the name of the dtype to compute products and sums in; None for the contract's.
-        algebra: what sums and products mean.
-        mode: the framework's settings, see :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`; before they are
-            known, empty for a call whose result they do not cast.
-    """
-
-    dtype: str | None = None
-    casting: Casting = "safe"
-    optimize: Any = "auto"
-    effort: Effort = "estimate"
-    framework: FrameworkOptions | None = None
-    accumulate: str | None = None
-    algebra: Algebra = PLUS_TIMES
-    mode: Hashable = None
-
-
-DEFAULT = Options()
-
-
-class Described(NamedTuple):
-    """A call whose operands are described; the key of the cache of plans.
-
-    Attributes:
-        adapter: the framework's.
-        written: the equation, unparsed.
-        operands: shape, dtype and layout of each.
-        device: where to compute.
-        options: the keywords.
-    """
-
-    adapter: Adapter
-    written: Written
-    operands: tuple[Operand, ...]
-    device: str
-    options: Options
-
-    @property
-    def runner(self) -> Adapter:
-        """The adapter that runs the plan: with the keywords that only some frameworks have."""
-        framework = self.options.framework
-        return self.adapter if framework is None else self.adapter.configured(framework)
 
 
 _USUAL = frozenset([list, tuple, type(None)])
@@ -186,7 +134,7 @@ class Request:
     """A call of :func:`einsumx.einsum`, or of another function that computes a contraction.
 
     Keywords that mean the same for every framework are checked on construction, and None becomes their default.
-    :meth:`options` checks those that depend on the framework.
+    :meth:`named` checks those that depend on the framework.
 
     Attributes:
         written: the equation, unparsed.
@@ -200,7 +148,8 @@ class Request:
         is_cast: whether a mode of the framework such as ``torch.autocast`` may cast a new result.
 
     Raises:
-        ValueError: an unknown order, or a wrong limit.
+        ValueError: an unknown order or casting rule, or a wrong limit.
+        PathError: a malformed path.
         TypeError: a limit of a wrong type.
     """
 
@@ -222,7 +171,12 @@ class Request:
     is_cast: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", as_order(self.order))
+        if self.order != "K":
+            object.__setattr__(self, "order", as_order(self.order))
+        if self.casting != "safe":
+            object.__setattr__(self, "casting", check_casting(self.casting))
+        if type(self.optimize) is not str:
+            object.__setattr__(self, "optimize", as_optimize(self.optimize))
         if self.memory_limit is not None:
             object.__setattr__(self, "memory_limit", limits.as_limit(self.memory_limit))
 
@@ -237,29 +191,44 @@ class Request:
         limit: Any = self.memory_limit
         return limit  # type: ignore[no-any-return]
 
-    def options(self, adapter: Adapter) -> Options:
-        """The keywords that a plan depends on, in the framework's terms; None becomes a keyword's default.
+    @property
+    def options(self) -> FrameworkOptions:
+        """The keywords that only some frameworks have, of which some are set."""
+        return framework_options.FrameworkOptions(**self.framework)
 
-        The effort is ``"estimate"`` under a limit, and where sums and products are not plus and times.
+    @property
+    def is_path_free(self) -> bool:
+        """Whether the planner chooses the path, so that it may take one that was measured."""
+        return self.optimize in ("auto", True)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether candidates are tried; not under a limit, and not where sums and products are others."""
+        if self.effort is None and not efforts.is_set:
+            return False
+        is_asked = (self.effort or efforts.get_effort()) == "measure"
+        return is_asked and self.memory_limit is None and self.algebra is PLUS_TIMES
+
+    def named(self, adapter: Adapter, *, is_planned: bool = False) -> Request:
+        """The same call in the framework's terms: dtypes are names, and keywords that only it has are checked.
+
+        Args:
+            adapter: the framework's.
+            is_planned: a dtype that has a name keeps it, so that planning from shapes imports no framework.
 
         Raises:
             BackendError: the framework lacks a dtype or a keyword, or the value of a keyword is wrong.
-            PathError: a malformed path.
-            ValueError: an unknown casting rule.
         """
-        is_timed = self.memory_limit is None and self.algebra is PLUS_TIMES
-        options = Options(
-            dtype_name(adapter, self.dtype),
-            check_casting(self.casting),
-            as_optimize(self.optimize),
-            (self.effort or get_effort()) if is_timed else "estimate",
-            accumulate=dtype_name(adapter, self.accumulate, "accumulate"),
-            algebra=self.algebra,
-            mode=None if self.out is None and self.is_cast else "",
-        )
-        if self.algebra.is_boolean and options.dtype is None:
-            options = options._replace(dtype="bool")
-        return _with_framework(adapter, options, self) if self.framework else options
+        if self.dtype is self.accumulate is None and not self.framework and not self.algebra.is_boolean:
+            return self
+        dtype, accumulate = [
+            as_python(value) if is_planned and isinstance(value, str) else dtype_rules.dtype_name(adapter, value, name)
+            for name, value in (("dtype", self.dtype), ("accumulate", self.accumulate))
+        ]
+        if self.algebra.is_boolean and dtype is None:
+            dtype = "bool"
+        request = replace(self, dtype=dtype, accumulate=accumulate)
+        return _with_framework(adapter, request) if self.framework else request
 
     def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The public function that was called, its arguments before the equation, and its keywords."""
@@ -327,71 +296,6 @@ def refuse(function: str, keywords: Mapping[str, Any], known: Sequence[str] = ()
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
-# -- the keywords of a plan -----------------------------------------------------------------------------------------
-
-
-def _with_framework(adapter: Adapter, options: Options, request: Request) -> Options:
-    """The options of a request with the keywords that only some frameworks have."""
-    chosen = framework_options.FrameworkOptions(**request.framework)
-    if request.memory_limit is not None:
-        chosen.refuse("einsum under a memory_limit=")
-    if chosen.preferred_element_type is not None:
-        for name, value, what in (
-            ("dtype", options.dtype, "the result's dtype"),
-            ("accumulate", options.accumulate, "the dtype of sums"),
-        ):
-            if value is not None:
-                raise BackendError(f"{name}= and preferred_element_type= both choose {what}; pass one of them")
-        # Operands keep their dtypes, so that no rule for casts applies.
-        dtype = dtype_name(adapter, chosen.preferred_element_type)
-        options = options._replace(dtype=dtype, casting="unsafe")
-        chosen = chosen._replace(preferred_element_type=dtype)
-    try:
-        hash(chosen)
-    except TypeError as error:
-        raise BackendError(f"precision= and out_sharding= are hashable values: {error}") from None
-    adapter.configured(chosen)
-    return options._replace(framework=chosen)
-
-
-_BUILTIN = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-
-
-def dtype_name(adapter: Adapter, dtype: Any, keyword: str = "dtype") -> str | None:
-    """The name of a dtype that a user passed as a keyword: a name, a Python type, or the framework's own dtype.
-
-    Raises:
-        BackendError: the framework lacks the dtype.
-    """
-    if dtype is None:
-        return None
-    if isinstance(dtype, str):
-        return adapter.dtype_name(adapter.dtype(dtype))
-    try:
-        name = _BUILTIN.get(dtype) or adapter.dtype_name(dtype)
-    except (BackendError, TypeError, ValueError) as error:  # a memoryview has no hash
-        raise BackendError(_not_a_dtype(adapter, dtype, keyword)) from error
-    return adapter.dtype_name(adapter.dtype(name))
-
-
-def name_of_dtype(dtype: Any) -> str:
-    """The name of a dtype of any framework; that of None is ``"None"``.
-
-    >>> name_of_dtype("float32"), name_of_dtype(int)
-    ('float32', 'int')
-    """
-    return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or dtype).rpartition(".")[2]
-
-
-def _not_a_dtype(adapter: Adapter, dtype: Any, keyword: str) -> str:
-    """The message for a value of ``dtype=`` or ``accumulate=`` that is not one of the framework's dtypes."""
-    name = name_of_dtype(dtype)
-    if kind(name) != "O":
-        return f"{keyword}={shown(dtype)} is another framework's; for {adapter.name}, name it: {keyword}={name!r}"
-    example = f"{keyword}='float32'"
-    return f"{keyword}={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as {example}"
-
-
 def as_order(order: Any) -> Order:
     """The value of ``order=``: upper or lower case, as in NumPy.
 
@@ -404,3 +308,27 @@ def as_order(order: Any) -> Order:
         if isinstance(order, str) and order.upper() == name:
             return name
     raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {shown(order)}")
+
+
+def _with_framework(adapter: Adapter, request: Request) -> Request:
+    """The request with the keywords that only some frameworks have in the framework's terms."""
+    chosen = framework_options.FrameworkOptions(**request.framework)
+    if request.memory_limit is not None:
+        chosen.refuse("einsum under a memory_limit=")
+    if chosen.preferred_element_type is not None:
+        for name, value, what in (
+            ("dtype", request.dtype, "the result's dtype"),
+            ("accumulate", request.accumulate, "the dtype of sums"),
+        ):
+            if value is not None:
+                raise BackendError(f"{name}= and preferred_element_type= both choose {what}; pass one of them")
+        # Operands keep their dtypes, so that no rule for casts applies.
+        dtype = dtype_rules.dtype_name(adapter, chosen.preferred_element_type)
+        request = replace(request, dtype=dtype, casting="unsafe")
+        chosen = chosen._replace(preferred_element_type=dtype)
+    try:
+        hash(chosen)
+    except TypeError as error:
+        raise BackendError(f"precision= and out_sharding= are hashable values: {error}") from None
+    adapter.configured(chosen)
+    return replace(request, framework=chosen._asdict())

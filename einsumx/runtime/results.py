@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from einsumx.ir import cost, sizes
     from einsumx.ir.operand import Operand
     from einsumx.ir.program import Program
-    from einsumx.runtime import execute, factors, prepare
+    from einsumx.runtime import conversion, dtype_rules, execute, factors
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.prepare import Prepared
-    from einsumx.runtime.request import Options, Order, Request
+    from einsumx.runtime.request import Order, Request
 else:
     facets = LazyModule("einsumx.adapters.facets")
     cost, sizes = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.ir.sizes")
     execute = LazyModule("einsumx.runtime.execute")
-    factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
+    dtype_rules, factors = LazyModule("einsumx.runtime.dtype_rules"), LazyModule("einsumx.runtime.factors")
+    conversion = LazyModule("einsumx.runtime.conversion")
 
 
 class Delivery(NamedTuple):
@@ -52,7 +53,7 @@ class Delivery(NamedTuple):
 
 
 def deliver(
-    adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], options: Options, request: Request, added: Any = None
+    adapter: Adapter, prepared: Prepared, arrays: Sequence[Array], request: Request, added: Any = None
 ) -> Array:
     """Run a program, and return the result in a memory order, write it to ``out``, or add it to an array.
 
@@ -60,8 +61,7 @@ def deliver(
         adapter: the framework's.
         prepared: the program.
         arrays: the operands.
-        options: the keywords of the plan.
-        request: the call.
+        request: the call, in the framework's terms.
         added: the array to which the result is added, if it is not ``out``.
     """
     out, scale = request.out, request.factors
@@ -70,11 +70,11 @@ def deliver(
         _check_framework(adapter, out)
     wanted = Delivery(
         request.order,
-        options.casting,
+        request.casting,
         None if out is None else adapter.signature(out),
         None if scale is None else scale.kinds,
         None if added is None else adapter.signature(added),
-        options.dtype,
+        request.dtype,
     )
     run = delivery(adapter, prepared, adapter.signature(arrays[0]), wanted)
     return run(*[each for each in (scale, out, added) if each is not None], *arrays)
@@ -169,7 +169,7 @@ def _adding(
     """A function of the factors, perhaps ``out``, an array and the operands that returns or writes their sum."""
     run, program, out = prepared.run, prepared.program, wanted.out
     values = adapter.operand(added)
-    prepare.one_device(adapter, [first, added])  # raises, if they are on two
+    conversion.one_device(adapter, [first, added])  # raises, if they are on two
     result = replace(values, shape=program.shape, dtype=program.dtype, strides=None, weak=False)
     dtype = sum_dtype(adapter, result, values, kinds, wanted.dtype, wanted.casting)
     if out is not None:
@@ -230,7 +230,7 @@ def sum_dtype(
         SizeError: the array does not broadcast to the result.
         BackendError: a cast that is not allowed, or a factor that the dtype does not hold.
     """
-    dtype = dtype or prepare.promoted(adapter, [result, added])
+    dtype = dtype or dtype_rules.promoted(adapter, [result, added])
     factors.check_kinds(kinds, dtype)
     pairs = zip(added.shape[::-1], result.shape[::-1])
     if len(added.shape) > len(result.shape) or not all(

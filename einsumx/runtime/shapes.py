@@ -11,7 +11,7 @@ from einsumx.dtypes import kind
 from einsumx.errors import REFUSALS, BackendError, SizeError, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.sizes import UNKNOWN, Unknown
-from einsumx.runtime.prepare import parsed
+from einsumx.runtime.equations import parsed
 from einsumx.runtime.request import Written
 from einsumx.scalars import as_python
 

@@ -15,15 +15,18 @@ from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, excerpt, shown
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.program import Program
 from einsumx.ir.strict import LINE, parse, read
 from einsumx.log import warn
-from einsumx.measuring.calibration import check_rates, traits_in
+from einsumx.measuring.calibration import check_rates, place_of
 from einsumx.planner.path import find_path, step_outputs
 from einsumx.planner.selection import Name
-from einsumx.runtime.prepare import make_program, sized_equation
-from einsumx.runtime.request import Described, Options, names_as_sublists
+from einsumx.runtime.equations import sized_equation
+from einsumx.runtime.front import checked
+from einsumx.runtime.prepare import planned
+from einsumx.runtime.request import names_as_sublists
 from einsumx.runtime.shapes import as_dtypes, as_shapes, check_device
 
 FORMAT = 2  # raised when an old reader would misread a new plan
@@ -72,7 +75,7 @@ def text_of_plan(program: Program) -> str:
     """A program as JSON text."""
     adapter, algebra = get_backend(program.backend), program.algebra
     traits = algebra.traits(adapter, program.device)
-    used = traits_in(algebra, adapter, program.device).rates
+    used = place_of(algebra, adapter, program.device).traits.rates
     rates = {name: rate for name, rate in asdict(used).items() if rate != getattr(traits.rates, name)}
     plan = _Plan(
         equation=program.equation,
@@ -147,13 +150,12 @@ def _planned_again(plan: _Plan, algebra: Algebra) -> Program:
     if sized.text != plan.equation:
         raise EinsumxError(f"{excerpt(plan.named or plan.equation)} is not the equation {excerpt(sized.text)}")
     _check_path(plan.path, sized)
-    options = Options(plan.dtype, "unsafe", plan.path, accumulate=plan.accumulate, algebra=algebra)
-    call = Described(adapter, written, operands, plan.device, options)
-    traits = algebra.traits(adapter, plan.device)
     rates: dict[str, Any] = plan.rates or {}
-    traits = replace(traits, rates=replace(traits.rates, **rates))
+    traits = algebra.traits(adapter, plan.device)
+    place = Place(adapter.name, plan.device, replace(traits, rates=replace(traits.rates, **rates)))
     try:
-        return make_program(call, traits, plan.choices)
+        asked = Contraction(sized, operands, plan.dtype, plan.path, place, plan.accumulate, algebra)
+        return planned(checked(asked, adapter), plan.choices)
     except OverflowError:
         raise SizeError(f"no contraction has so many multiply-adds\n  {excerpt(sized.text)}") from None
     except ImportError as error:

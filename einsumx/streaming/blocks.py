@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import count, islice, product
-from math import prod
+from itertools import count, islice
 from typing import TypeAlias
 
-from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.algebra.scaled import ScaledArray, binary_exponent
+from einsumx.blocked.boxes import BlockIndex, Box
 from einsumx.blocked.program import BlockedProgram
-from einsumx.blocked.stages import Stage
+from einsumx.blocked.stages import Labels, Stage
 from einsumx.host import array_memory
 from einsumx.ir.cost import returns_view
-from einsumx.ir.layout import ranges
-from einsumx.runtime.prepare import prepare
-from einsumx.runtime.request import Options
-
-Box: TypeAlias = tuple[slice, ...]
-"""A part of an array: a range of each axis."""
+from einsumx.ir.text import tell_plan
+from einsumx.measuring.calibration import place_of
+from einsumx.runtime.execute import executable
 
 Read: TypeAlias = tuple[int, Box]
 """The number of an operand, and the part of it to read."""
@@ -26,39 +23,8 @@ Read: TypeAlias = tuple[int, Box]
 Steps: TypeAlias = Generator[Read, list[Array] | None, Array]
 """A computation that yields reads, is sent each block in a list, and returns a value."""
 
-BlockIndex: TypeAlias = dict[int, int]
-"""The number of the current block of each cut label."""
-
-Contract: TypeAlias = Callable[[Stage, Sequence[Array]], Array]
-"""Runs a stage on blocks of its inputs."""
-
-
-def box_size(box: Iterable[slice]) -> int:
-    """The number of elements in a box."""
-    return prod(axis.stop - axis.start for axis in box)
-
-
-def inside(part: Box, box: Box) -> Box:
-    """The place of a part in its box."""
-    return tuple([slice(ours.start - whole.start, ours.stop - whole.start) for ours, whole in zip(part, box)])
-
-
-def difference(box: Box, other: Box) -> Iterator[Box]:
-    """Boxes that make up the part of ``box`` that is outside of ``other``, a box of the same array.
-
-    >>> list(difference((slice(0, 4), slice(0, 4)), (slice(2, 9), slice(1, 9))))
-    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 4, None), slice(0, 1, None))]
-    """
-    if any(ours.stop <= theirs.start or theirs.stop <= ours.start for ours, theirs in zip(box, other)):
-        yield box
-        return
-    rest = list(box)
-    for axis, (ours, theirs) in enumerate(zip(box, other)):
-        start, stop = max(ours.start, theirs.start), min(ours.stop, theirs.stop)
-        for outside in (slice(ours.start, start), slice(stop, ours.stop)):
-            if outside.start < outside.stop:
-                yield (*rest[:axis], outside, *rest[axis + 1 :])
-        rest[axis] = slice(start, stop)
+Contract: TypeAlias = Callable[[Stage, tuple[int, ...], Sequence[Array]], Array]
+"""Runs a stage on blocks of its inputs, in which labels have these sizes."""
 
 
 class Blocks:
@@ -69,9 +35,9 @@ class Blocks:
     """
 
     def __init__(self, program: BlockedProgram, contract: Contract, add: Callable[[Array, Array], Array]) -> None:
-        self._program, self._contract, self._add = program, contract, add
-        self._ranges = [ranges(size, count) for size, count in zip(program.equation.sizes, program.blocking.counts)]
-        self._kept: dict[tuple[Stage, int], tuple[tuple[int, ...], Array]] = {}
+        self._grid, self._root, self._contract, self._add = program.grid, program.blocking.root, contract, add
+        self._operands = program.contraction.operands
+        self._kept: dict[tuple[int, int], tuple[Labels, tuple[int, ...], Array]] = {}  # by the stage's identity
 
     @classmethod
     def outline(cls, program: BlockedProgram) -> Blocks:
@@ -79,26 +45,50 @@ class Blocks:
         return cls(program, lambda *_: None, lambda *_: None)
 
     @classmethod
-    def computing(cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None) -> Blocks:
+    def computing(
+        cls, program: BlockedProgram, adapter: Adapter, step: Callable[[], None] = lambda: None, device: str = ""
+    ) -> Blocks:
         """A walk that computes with a framework, and calls ``step`` after each run of a stage but the last of a block.
 
-        It empties the memory pool and does not use it, because the limit counts every byte.
+        It empties the memory pool and does not use it, because the limit counts every byte. It runs the programs that
+        were priced for the largest blocks, and those made in the same way for others.
+
+        Args:
+            program: the contraction in blocks.
+            adapter: that of the framework.
+            step: called after the runs.
+            device: where to compute; empty for the program's.
         """
         array_memory.release()
-        algebra, root, runs = program.algebra, program.blocking.root, count(1)
-        options = Options(program.compute_dtype, "unsafe", algebra=algebra)
+        contraction, blocking, programs = program.contraction, program.blocking, program.programs
+        algebra, root, runs = contraction.algebra, blocking.root, count(1)
+        if device not in ("", contraction.place.device):
+            programs = programs.on(place_of(algebra, adapter, device))
+        ready: dict[tuple[int, tuple[int, ...]], tuple[Run, str, bool]] = {}
 
-        def contract(stage: Stage, arrays: Sequence[Array]) -> Array:
+        def made_ready(stage: Stage, sizes: tuple[int, ...]) -> tuple[Run, str, bool]:
+            """The function that runs a stage, the dtype of its value, and whether that is to be copied."""
+            part = programs.program(stage, sizes)
+            key = part, adapter, adapter.planning_mode(part.device)
+            if key not in programs.runs:
+                tell_plan(part, adapter)
+                programs.runs[key] = executable(part, adapter)
+            # Sums are added in place, so the first one must not be a view of an operand.
+            return programs.runs[key], part.dtype, bool(stage.loops) and returns_view(part)
+
+        def contract(stage: Stage, sizes: tuple[int, ...], arrays: Sequence[Array]) -> Array:
             inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]
-            prepared = prepare(adapter, stage.equation, inputs, options._replace(optimize=stage.path))
+            key = id(stage), sizes
+            if key not in ready:
+                ready[key] = made_ready(stage, sizes)
+            run, dtype, is_copied = ready[key]
             with array_memory.unused():
-                result = prepared.run(*inputs)
+                result = run(*inputs)
                 value, exponent = result if algebra.has_exponents else (result, 0)
-                value = adapter.boxed(value, prepared.program.dtype)
-                # Sums are added in place, so the first one must not be a view of an operand.
-                value = adapter.copy(value) if stage.loops and returns_view(prepared.program) else value
+                value = adapter.boxed(value, dtype)
+                value = adapter.copy(value) if is_copied else value
             adapter.synchronize(value)  # queued operations would keep their blocks alive
-            if stage is not root or next(runs) % program.blocking.terms:
+            if stage is not root or next(runs) % blocking.terms:
                 step()
             return _scaled(adapter, value, exponent, arrays) if algebra.has_exponents else value
 
@@ -130,74 +120,50 @@ class Blocks:
             compute(walk.value(index), lambda *_: None)
         return count
 
-    def indices(self) -> Iterator[BlockIndex]:
-        """The blocks of the result, in the best order of computation."""
-        return self._indices(self._program.blocking.root.nest)
-
-    def box(self, index: BlockIndex) -> Box:
-        """The part of the result that a block is."""
-        return self._box(self._program.blocking.root.output, index)
-
-    def value(self, index: BlockIndex, start: int = 0, stop: int | None = None) -> Steps:
-        """The steps that compute a block of the result, or the sum of its terms from ``start`` to ``stop``."""
-        return self._value(self._program.blocking.root, index, start, stop)
-
     @property
     def keeps(self) -> bool:
         """Whether it keeps values that another block of the result may need."""
         return bool(self._kept)
 
-    def _indices(self, loops: Sequence[int]) -> Iterator[BlockIndex]:
-        for numbers in product(*(range(len(self._ranges[label])) for label in loops)):
-            yield dict(zip(loops, numbers))
+    def value(self, index: BlockIndex, start: int = 0, stop: int | None = None, *, stage: Stage | None = None) -> Steps:
+        """The steps that compute a block of a stage's value, summed over the blocks of its loops, or over some of them.
 
-    def _box(self, labels: Sequence[int], index: BlockIndex, shape: Sequence[int] | None = None) -> Box:
-        """The part of an array in these blocks; axes of size 1 that broadcast are whole."""
-        sizes = self._program.equation.sizes
-        return tuple(
-            self._ranges[label][index[label]] if label in index and (not shape or shape[axis] == sizes[label])
-            else slice(0, shape[axis] if shape else sizes[label])
-            for axis, label in enumerate(labels)
-        )  # fmt: skip
-
-    def _value(self, stage: Stage, index: BlockIndex, start: int = 0, stop: int | None = None) -> Steps:
-        """The value of a stage, summed over the blocks of its loops, or over some of them."""
-        total = None
-        for number, inner in enumerate(islice(self._indices(stage.loops), start, stop)):
+        Args:
+            index: the block.
+            start, stop: the range of terms to sum; all by default.
+            stage: None for that of the result.
+        """
+        total, stage = None, stage or self._root
+        for number, inner in enumerate(islice(self._grid.steps(stage.loops), start, stop)):
             here = {**index, **inner}
-            self._kept = {
-                (user, slot): kept
-                for (user, slot), kept in self._kept.items()
-                if kept[0] == _at(user.nests[slot], here)
-            }
-            inputs: dict[int, Array] = {}
+            if self._kept:
+                self._kept = {key: kept for key, kept in self._kept.items() if kept[1] == _at(kept[0], here)}
+            inputs: list[Array] = [None] * len(stage.inputs)
             for slot in stage.order:
-                inputs[slot] = yield from self._input(stage, slot, here)
-            part = self._contract(stage, [inputs.pop(slot) for slot in range(len(stage.inputs))])
+                source, nest, key = stage.inputs[slot], stage.nests[slot], (id(stage), slot)
+                if key in self._kept:
+                    inputs[slot] = self._kept[key][-1]
+                    continue
+                if isinstance(source, Stage):
+                    inputs[slot] = yield from self.value({label: here[label] for label in nest}, stage=source)
+                else:
+                    block = yield source, self._grid.box(stage.terms[slot], here, self._operands[source].shape)
+                    inputs[slot] = block.pop() if block else None  # from a list, so that the sender has no reference
+                if len(nest) < len(stage.nest) + len(stage.loops):
+                    self._kept[key] = nest, _at(nest, here), inputs[slot]
+            part = self._contract(stage, self._grid.block_sizes(here), inputs)
+            inputs.clear()
             total = part if number == 0 else self._add(total, part)
             del part
-        self._forget(stage, len(stage.nest))
+        if self._kept:
+            self._forget(stage, len(stage.nest))
         return total
-
-    def _input(self, stage: Stage, slot: int, index: BlockIndex) -> Steps:
-        source, nest, key = stage.inputs[slot], stage.nests[slot], (stage, slot)
-        if key in self._kept:
-            return self._kept[key][1]
-        if isinstance(source, Stage):
-            value = yield from self._value(source, {label: index[label] for label in nest})
-        else:
-            shape = self._program.operands[source].shape
-            block = yield source, self._box(stage.terms[slot], index, shape)
-            value = block.pop() if block else None  # from a list, so that the sender holds no reference
-        if len(nest) < len(stage.inside):
-            self._kept[key] = _at(nest, index), value
-        return value
 
     def _forget(self, stage: Stage, depth: int) -> None:
         """Drop the inputs kept for a stage and those below it, except those that outlast ``depth`` loops."""
         for slot, (source, nest) in enumerate(zip(stage.inputs, stage.nests)):
             if len(nest) >= depth:
-                self._kept.pop((stage, slot), None)
+                self._kept.pop((id(stage), slot), None)
             if isinstance(source, Stage):
                 self._forget(source, depth)
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import blocks_of
+from einsumx.blocked.boxes import BlockIndex, Box
 from einsumx.errors import shown
-from einsumx.streaming.blocks import BlockIndex, Blocks, Box, Read, compute
+from einsumx.streaming.blocks import Blocks, Read, compute
 from einsumx.streaming.readers import Reader, Source
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload
 from einsumx.streaming.tasks import Piece, pieces_for
@@ -113,7 +114,7 @@ class _Lane:
         program, adapter = work.program, work.adapter
         self._adapter, self._algebra, self._stopped = adapter, program.algebra, stopped
         self._carried = blocks_of(adapter).carried
-        self._blocks = Blocks.computing(program, adapter)
+        self._blocks = Blocks.computing(program, adapter, device=device)
         self._ahead = Blocks.outline(program)
         self._queue: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None

@@ -19,12 +19,12 @@ from uuid import uuid4
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
+from einsumx.blocked.boxes import BlockIndex
 from einsumx.errors import BackendError
 from einsumx.host.files import has_memory_files
 from einsumx.imports import imported
 from einsumx.log import warn
 from einsumx.storage.stores import is_of
-from einsumx.streaming.blocks import BlockIndex
 from einsumx.streaming.pieces import read
 from einsumx.streaming.readers import Source
 from einsumx.streaming.scheduler import Concurrency, Scheduler, Workload

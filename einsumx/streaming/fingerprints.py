@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
+from einsumx.blocked.boxes import Box
 from einsumx.dtypes import itemsize
 from einsumx.host.files import status_of
 from einsumx.storage.array_files import all_files, backing, timed_files
-from einsumx.streaming.blocks import Box
 from einsumx.streaming.readers import Source
 
 PART = 1 << 16

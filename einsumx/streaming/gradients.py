@@ -18,10 +18,11 @@ from einsumx.errors import MemoryLimitError
 from einsumx.imports import LazyModule
 from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
+from einsumx.runtime.conversion import arrays_of
 from einsumx.runtime.factors import check_kinds, common_dtype
 from einsumx.runtime.limits import MemoryLimit
-from einsumx.runtime.prepare import arrays_of, prepare
-from einsumx.runtime.request import Options, Request
+from einsumx.runtime.prepare import prepare
+from einsumx.runtime.request import Request
 from einsumx.runtime.results import sum_dtype
 from einsumx.streaming.run import check_resumable, plan_within, run_blocks
 from einsumx.streaming.writers import overlap
@@ -68,14 +69,10 @@ class RecordedContraction:
         passes = self._passes
         adapter, step = passes.adapter, derivatives.backward(passes.equation, place)
         ones = [_ones(adapter, size, passes.device) for size in step.ones]
-        request = Request(
-            step.written,
-            [*(arrays[other] for other in step.others), *ones],
-            dtype=passes.options.dtype,
-            casting=passes.options.casting,
-            optimize=passes.options.optimize,
-            accumulate=passes.options.accumulate,
-            algebra=passes.options.algebra,
+        request = replace(
+            passes.request,
+            written=step.written,
+            operands=[*(arrays[other] for other in step.others), *ones],
             backend=adapter.name,
             memory_limit=MemoryLimit(passes.limit, device=passes.device),
         )
@@ -85,7 +82,7 @@ class RecordedContraction:
         except MemoryLimitError:  # the layouts have changed since the limit was checked
             limited = plan_within(request, beside, as_copies=True)
         result = run_blocks(limited)
-        if passes.options.algebra.has_exponents:  # the derivative of the mantissa, for which the exponent is a constant
+        if passes.request.algebra.has_exponents:  # the derivative of the mantissa, for which the exponent is a constant
             mantissa, exponent = result
             result = times_power(adapter, mantissa, exponent - self.exponent, True)
         return _placed(adapter, step, result)
@@ -121,7 +118,8 @@ def _permuted(adapter: Adapter, array: Array, axes: list[int]) -> Array:
     """Transpose by a plan, as some frameworks limit the number of axes of their own transpose."""
     if axes == sorted(axes):
         return array
-    return prepare(adapter, ((tuple(range(len(axes))),), tuple(axes)), [array], Options(mode="")).run(array)
+    request = Request(((tuple(range(len(axes))),), tuple(axes)), (), is_cast=False)
+    return prepare(request, adapter, [array]).run(array)
 
 
 def _occurrence(labels: Sequence[int], axis: int) -> tuple[int, int]:
@@ -170,10 +168,10 @@ def _added(request: Request) -> Array:
         unlimited = plan_within(replace(alone, memory_limit=replace(limit, amount=inf)))
         program, adapter = unlimited.program, unlimited.adapter
         values = adapter.operand(adapter.signature(arrays_of([added, *unlimited.operands[:1]], None)[1][0]))
-        options = request.options(adapter)
         dtype = sum_dtype(
-            adapter, Operand(program.shape, program.dtype), values, factors.kinds, options.dtype, options.casting
-        )
+            adapter, Operand(program.shape, program.dtype), values, factors.kinds, request.named(adapter).dtype,
+            request.casting,
+        )  # fmt: skip
         factors.within(dtype)  # raises before any work
         copies = 2 * prod(program.shape) * itemsize(dtype)
         result = recorded(alone, copies)

@@ -9,10 +9,10 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.registry import get_backend
+from einsumx.blocked.boxes import Box, box_size, inside
 from einsumx.runtime.stored import host_array
 from einsumx.storage.array_files import grain, is_dataset
 from einsumx.storage.reopened import opened_here
-from einsumx.streaming.blocks import Box, box_size, inside
 
 _SMALL = 1 << 16
 """Bytes of chunks that are read in one call, where one chunk is smaller."""

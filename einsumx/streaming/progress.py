@@ -2,54 +2,62 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from logging import INFO
 from typing import TYPE_CHECKING, Any
 
+from einsumx.blocked.boxes import BlockIndex, Box, Grid, box_size
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError
 from einsumx.imports import imported
-from einsumx.ir.layout import ranges
 from einsumx.log import log
 from einsumx.runtime.limits import Progress
-from einsumx.streaming.blocks import Blocks, Box, box_size
 from einsumx.streaming.writers import Target
 
 if TYPE_CHECKING:
     from einsumx.blocked.journal import Journal
 
 
-@contextmanager
-def reported(progress: Progress, total: Callable[[], int]) -> Iterator[Callable[[], None]]:
-    """A function to call after each of ``total`` steps; every tenth part is logged.
+class Reported:
+    """A context with a function to call after each of ``total`` steps; every tenth part is logged.
 
     Raises:
         BackendError: a progress bar was requested, but tqdm is not installed.
     """
-    is_logged = log.isEnabledFor(INFO)
-    if progress is False and not is_logged:
-        yield lambda: None
-        return
-    done, steps = 0, total()
-    with _tqdm()(total=steps, unit="step") if progress is True else nullcontext() as bar:
-        report = None if isinstance(progress, bool) else progress
 
-        def step() -> None:
-            nonlocal done
-            done += 1
-            if bar is not None:
-                bar.update()
-            if report is not None:
-                report(done, steps)
-            if is_logged and steps > 1 and 10 * done // steps > 10 * (done - 1) // steps:
-                log.info("blocks: %d of %d steps", done, steps)
+    def __init__(self, progress: Progress, total: Callable[[], int]) -> None:
+        self._progress, self._total = progress, total
+        self._done = self._steps = 0
+        self._bar: Any = None
+        self._is_logged = log.isEnabledFor(INFO)
 
-        if report is not None:
-            report(0, steps)
-        yield step
+    def __enter__(self) -> Callable[[], None]:
+        if self._progress is False and not self._is_logged:
+            return _nothing
+        self._steps = self._total()
+        if self._progress is True:
+            self._bar = _tqdm()(total=self._steps, unit="step").__enter__()
+        elif callable(self._progress):
+            self._progress(0, self._steps)
+        return self._step
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(*error)
+
+    def _step(self) -> None:
+        self._done += 1
+        done, steps = self._done, self._steps
+        if self._bar is not None:
+            self._bar.update()
+        if callable(self._progress):
+            self._progress(done, steps)
+        if self._is_logged and steps > 1 and 10 * done // steps > 10 * (done - 1) // steps:
+            log.info("blocks: %d of %d steps", done, steps)
+
+
+def _nothing() -> None:
+    """The step of a run that nobody watches."""
 
 
 def _tqdm() -> Any:
@@ -66,16 +74,9 @@ class Ledger:
     """The blocks of a result that are written; they stay those of the first plan, even if another one goes on."""
 
     def __init__(self, program: BlockedProgram, journal: Journal | None) -> None:
-        sizes, counts, root = program.equation.sizes, program.blocking.counts, program.blocking.root
-        self._cuts = [  # each cut axis, and where its blocks start
-            (root.output.index(label), [block.start for block in ranges(sizes[label], counts[label])])
-            for label in root.nest
-        ]
-        outline = Blocks.outline(program)
-        self._boxes = list(map(outline.box, outline.indices()))
-        self._journal = journal
+        self._grid, self._journal = program.grid, journal
         self._done = set(journal.done) if journal is not None else set()
-        self._left: Counter[int] = Counter()  # elements of blocks that are written in part
+        self._left: dict[int, int] = {}  # elements of blocks that are written in part
 
     def verify(self, target: Target) -> set[int]:
         """Read the blocks that the journal lists, and forget those that differ from what was written.
@@ -86,13 +87,20 @@ class Ledger:
         if self._journal is None:
             return set()
         done = self._journal.done.items()
-        differing = {number for number, digest in done if target.digest(self._boxes[number]) != digest}
+        differing = {number for number, digest in done if target.digest(self._grid.boxes[number]) != digest}
         if differing:
             self._journal.drop(differing)
             self._done -= differing
         return differing
 
-    def has(self, box: Box) -> bool:
+    def left(self, grid: Grid) -> dict[int, BlockIndex]:
+        """The blocks of a grid that do not lie in a block that is written, by their numbers."""
+        every = dict(enumerate(grid.indices))
+        if not self._done:
+            return every
+        return {number: index for number, index in every.items() if not self._has(grid.boxes[number])}
+
+    def _has(self, box: Box) -> bool:
         """Whether ``box`` lies in one block, and that is written."""
         block = self._find(box)
         return block is not None and block[0] in self._done
@@ -131,14 +139,12 @@ class Ledger:
         if self._journal is None:
             return
         for number in sorted(self._done):
-            whole = self._boxes[number]
+            whole = self._grid.boxes[number]
             if all(ours.start < theirs.stop and theirs.start < ours.stop for ours, theirs in zip(box, whole)):
                 self._record(number, whole, target)
 
     def _find(self, box: Box) -> tuple[int, Box] | None:
         """The number and the box of the block that contains ``box``; None if it extends over several."""
-        number = 0
-        for axis, starts in self._cuts:
-            number = number * len(starts) + bisect_right(starts, box[axis].start) - 1
-        whole = self._boxes[number]
+        number = self._grid.find(box)
+        whole = self._grid.boxes[number]
         return (number, whole) if all(ours.stop <= theirs.stop for ours, theirs in zip(box, whole)) else None

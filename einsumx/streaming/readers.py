@@ -12,17 +12,18 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import blocks_of, needs_gradient
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored, owner
 from einsumx.adapters.staging import Ring
+from einsumx.blocked.boxes import Box, box_size
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.host.threads import started
 from einsumx.ir.operand import Operand
-from einsumx.runtime.prepare import arrays_of, one_device
+from einsumx.runtime.conversion import arrays_of, one_device
 from einsumx.runtime.served import is_served
 from einsumx.runtime.stored import stored_operand
 from einsumx.storage.maps import give_back, mapping
 from einsumx.storage.reopened import ReopenedArray
 from einsumx.storage.stores import is_remote
-from einsumx.streaming.blocks import Box, Read, box_size
+from einsumx.streaming.blocks import Read
 from einsumx.streaming.pieces import read
 
 _FROM_FILES, _FROM_NETWORK = 1e9, 1e8
@@ -320,9 +321,7 @@ class Reader:
         ahead: int,
         carried: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
     ) -> None:
-        self._sources, self._reads, self._ahead = sources, reads, ahead
-        self._carried_bring = carried(self._bring)
-        self._changed = threading.Condition()
+        self._sources, self._reads, self._ahead, self._carried = sources, reads, ahead, carried
         self._ready: deque[tuple[Array, int, BaseException | None]] = deque()
         self._bytes = 0  # of blocks that were read, or are being read, and have not been requested
         self._is_waiting = self._closed = False
@@ -330,16 +329,17 @@ class Reader:
 
     def __enter__(self) -> Callable[[int, Box], Array]:
         if self._ahead:
+            self._changed, self._carried_bring = threading.Condition(), self._carried(self._bring)
             thread = threading.Thread(target=self._run, name="einsumx-reader", daemon=True)
             self._thread = thread if started(thread) else None  # else nothing is read ahead
         return self.read
 
     def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._closed = True
-            self._ready.clear()
-            self._changed.notify_all()
         if self._thread is not None:
+            with self._changed:
+                self._closed = True
+                self._ready.clear()
+                self._changed.notify_all()
             self._thread.join()
         for source in self._sources:
             source.close()

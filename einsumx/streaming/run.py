@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -15,36 +15,31 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import blocks_of
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.semiring import SemiringAlgebra
+from einsumx.blocked.boxes import BlockIndex
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.plan import BlockedContraction, blocked_program, in_units, too_small
-from einsumx.blocked.program import BlockedProgram
+from einsumx.blocked.plan import blocked_program, in_units, too_small
+from einsumx.blocked.program import BlockedContraction, BlockedProgram
+from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
 from einsumx.host.free_memory import is_out_of_memory
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
-from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import Operand
 from einsumx.log import log, warn
-from einsumx.measuring.calibration import calibrated, traits_in
+from einsumx.runtime import front
+from einsumx.runtime.conversion import check_byte_order, check_operand
 from einsumx.runtime.limits import Progress, limit_bytes
-from einsumx.runtime.prepare import (
-    accumulator,
-    check_byte_order,
-    check_operand,
-    computed_dtype,
-    described_call,
-    served_dtype,
-    sized_equation,
-)
-from einsumx.runtime.request import Described, Options, Request
+from einsumx.runtime.programs import is_as_broadcast
+from einsumx.runtime.request import Request
 from einsumx.runtime.results import result_order
 from einsumx.storage.array_files import check_whole, stored_name
 from einsumx.storage.maps import give_back
-from einsumx.streaming.blocks import BlockIndex, Blocks, compute
+from einsumx.streaming.blocks import Blocks, compute
 from einsumx.streaming.pieces import bytes_at_once, library_bytes
-from einsumx.streaming.progress import Ledger, reported
+from einsumx.streaming.progress import Ledger, Reported
 from einsumx.streaming.readers import Reader, Source, framework_of, sources
 from einsumx.streaming.scheduler import Concurrency, Values, Workload
 from einsumx.streaming.writers import Output
@@ -90,6 +85,11 @@ class Limited(Workload):
     passes: Passes | None = None
     alpha: Any = 1
 
+    @property
+    def is_read(self) -> bool:
+        """Whether any operand is read from a file, or brought to the device."""
+        return not all(source.in_place and source.stored is None for source in self.sources)
+
 
 # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,9 @@ class _SourcedRequest:
     It is no tuple, as torch.compile traces functions that are called with tuples of tensors.
 
     Attributes:
+        adapter: that of the framework.
         contraction: the contraction, with the operands as the computing devices read them.
+        request: the call, in the framework's terms.
         operands: the arrays, with the framework's own as plain arrays.
         sources: how the computing devices read the operands.
         own_sources: how the caller reads them.
@@ -109,7 +111,9 @@ class _SourcedRequest:
         pool: an executor or several devices; None if the caller computes the blocks.
     """
 
-    contraction: Described
+    adapter: Adapter
+    contraction: Contraction
+    request: Request
     operands: Sequence[Any]
     sources: Sequence[Source]
     own_sources: Sequence[Source]
@@ -118,32 +122,32 @@ class _SourcedRequest:
 
     def free_bytes(self) -> int | None:
         """The least number of free bytes on any device that computes; None if it is not known."""
-        blocks, device = blocks_of(self.contraction.adapter), self.contraction.device
+        blocks, device = blocks_of(self.adapter), self.contraction.place.device
         free = [blocks.free_bytes(name) for name in self.devices or (device,)]
         known = [count for count in free if count is not None]
         return min(known) if len(known) == len(free) else None
 
-    def blocked(self, limit: int, landing: ResultFootprint, dtype: str) -> BlockedProgram:
-        """The plan for a result with this footprint and blocks of ``dtype``; raises MemoryLimitError."""
+    def blocked(self, limit: int, landing: ResultFootprint) -> BlockedProgram:
+        """The plan for a result with this footprint; raises MemoryLimitError."""
         shares = self.pool.concurrency if self.pool is not None else Concurrency()
-        return blocked_program(
-            BlockedContraction(
-                self.contraction,
-                limit,
-                tuple(source.in_place for source in self.sources),
-                landing._replace(waiting=shares.waiting * itemsize(dtype)),
-                tuple(source.read_rate for source in self.sources),
-                shares.together,
-                shares.pieces,
-            )
+        request = BlockedContraction(
+            self.contraction,
+            limit,
+            tuple([source.in_place for source in self.sources]),
+            landing._replace(waiting=shares.waiting * itemsize(self.contraction.compute_dtype)),
+            tuple([source.read_rate for source in self.sources]),
+            shares.together,
+            shares.pieces,
+            is_path_free=self.request.is_path_free,
         )
+        return blocked_program(self.adapter, request)
 
-    def passes(self, sized: SizedEquation, dtype: str, limit: int, beside: int) -> Passes | None:
-        """The backward passes of a contraction with a result of ``dtype``; None if the framework records nothing.
+    def passes(self, limit: int, beside: int) -> Passes | None:
+        """The backward passes of the contraction; None if the framework records nothing.
 
         ``beside`` are the bytes that the libraries of stored operands take meanwhile.
         """
-        adapter, _, _, device, options = self.contraction
+        adapter, contraction, optimize = self.adapter, self.contraction, self.request.optimize
         is_own = [owner(array) is adapter for array in self.operands]
         numbers = tuple(
             number for number, array in enumerate(self.operands) if is_own[number] and _records(adapter, array)
@@ -156,14 +160,15 @@ class _SourcedRequest:
             else derivatives.PassArray(source.operand, source.in_place, source.read_rate)
             for source, own in zip(self.own_sources, is_own)
         ]
-        arrays.append(derivatives.PassArray(Operand(sized.shape, dtype), in_place=False))
-        has_path = not isinstance(options.optimize, str | bool)  # a path fits only the contraction itself
-        options = Options(
-            dtype, "unsafe", "auto" if has_path else options.optimize,
-            accumulate=accumulator(self.contraction.operands, options, dtype, calibrated(adapter, device)),
-            algebra=options.algebra,
+        equation, dtype = contraction.equation, contraction.dtype
+        arrays.append(derivatives.PassArray(Operand(equation.shape, dtype), in_place=False))
+        has_path = not isinstance(optimize, str | bool)  # a path fits only the contraction itself
+        request = Request(
+            "", (), dtype=dtype, casting="unsafe", optimize="auto" if has_path else optimize,
+            accumulate=contraction.accumulate, algebra=contraction.algebra, effort="estimate",
         )  # fmt: skip
-        return derivatives.Passes(adapter, device, sized, tuple(arrays), options, limit, numbers, beside)
+        device = contraction.place.device
+        return derivatives.Passes(adapter, device, equation, tuple(arrays), request, limit, numbers, beside)
 
 
 def _records(adapter: Adapter, array: Array) -> bool:
@@ -182,8 +187,8 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         if owner(array) is adapter:
             blocks.check_eager(array)
             adapter.synchronize(array)  # other threads may read it
-    options = request.options(adapter)
-    if options.casting == "no":  # blocks of other byte orders would be computed in the machine's
+    request = request.named(adapter)
+    if request.casting == "no":  # blocks of other byte orders would be computed in the machine's
         check_byte_order([getattr(array, "dtype", None) for array in request.operands])
     names: tuple[str, ...] = ()
     if limit.devices or limit.device:
@@ -194,8 +199,8 @@ def _sourced(request: Request, as_copies: bool) -> _SourcedRequest:
         pool = several.Devices(names, (own, *(sources(operands, adapter, name)[0] for name in names[1:])))
         planned = pool.operands()
     described = tuple(source.operand for source in planned)
-    contraction = described_call(adapter, request.written, described, device, options)
-    return _SourcedRequest(contraction, operands, planned, own, names, pool)
+    contraction = front.contraction(request, adapter, described, device)
+    return _SourcedRequest(adapter, contraction, request, operands, planned, own, names, pool)
 
 
 def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> Limited:
@@ -213,34 +218,30 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         ValueError: ``order`` or ``resume`` do not fit the other arguments.
     """
     sourced = _sourced(request, as_copies)
-    adapter, written, described, device, options = sourced.contraction
-    traits = traits_in(options.algebra, adapter, device)
-    dtype = served_dtype(sourced.contraction, traits)
-    sized = sized_equation(written, [operand.shape for operand in described])
-    computed = computed_dtype(sized, described, options, dtype, traits)
+    adapter, contraction = sourced.adapter, sourced.contraction
     order = result_order(request.order, request.out, adapter, sourced.operands)
     factors, resume = request.factors, request.limit.resume
     output = Output(adapter, request.operands, request.out, order, factors)
-    is_view = sized.is_rearrangement and sourced.sources[0].in_place and described[0].dtype == dtype
-    footprint = output.footprint(sized, computed, dtype, is_view=is_view)
+    is_view = sourced.sources[0].in_place and contraction.operands[0].dtype == contraction.dtype
+    footprint = output.footprint(contraction, is_view=contraction.equation.is_rearrangement and is_view)
     limit = limit_bytes(request.limit.amount, sourced.free_bytes)
     stored = [*(source.stored for source in sourced.own_sources), request.out]
-    passes = sourced.passes(sized, dtype, limit, library_bytes(stored, 0))
+    passes = sourced.passes(limit, library_bytes(stored, 0))
     if passes is not None:
-        _check_gradients(request, options.algebra)
+        _check_gradients(request, contraction.algebra)
     check_resumable(request)
     least = 0 if passes is None else passes.smallest()
     for at_once in dict.fromkeys((bytes_at_once(stored, limit), 0)):
         libraries = library_bytes(stored, at_once)
         try:
-            program = sourced.blocked(limit, footprint._replace(beside=beside + libraries), computed)
+            program = sourced.blocked(limit, footprint._replace(beside=beside + libraries))
             break
         except MemoryLimitError as error:
             if not at_once and least <= (error.smallest or 0):
                 raise _with_libraries(error, libraries) from None
     if least > limit:
-        raise too_small(limit, least, sized, "this contraction with its gradients")
-    target = output.target(program, options.casting, at_once)
+        raise too_small(limit, least, contraction.equation, "this contraction with its gradients")
+    target = output.target(program, request.casting, at_once)
     for source in sourced.sources:
         source.at_once = at_once
     if resume is not None and (output.is_late or not target.outlives):
@@ -250,7 +251,7 @@ def plan_within(request: Request, beside: int = 0, as_copies: bool = False) -> L
         )
 
     def within(limit: int) -> Limited:
-        on = "" if request.limit.devices else device
+        on = "" if request.limit.devices else contraction.place.device
         less = replace(request.limit, amount=limit, device=on, resume=None)
         return plan_within(replace(request, memory_limit=less), beside, as_copies)
 
@@ -323,8 +324,12 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
             raise BackendError(
                 f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
             )
+    described = tuple([source.operand for source in opened])
+    if not all(map(is_as_broadcast, described, program.operands)):
+        programs = StagePrograms(replace(program.contraction, operands=described), program.in_place)
+        program = replace(program, programs=programs)
     output = Output(adapter, operands, out)
-    footprint = output.footprint(program.equation, program.compute_dtype, program.dtype, is_view=False)
+    footprint = output.footprint(program.contraction, is_view=False)
     if footprint.cut > program.landing.cut:
         expected = "expects an out=" + ("" if out is None else " that shares no memory with the operands")
         raise ValueError(f"the plan {expected}\n  {excerpt(text)}")
@@ -344,7 +349,8 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
     for number, source in enumerate(limited.sources):
         if source.stored is not None:
             check_whole(f"operand {number}", source.stored)
-    with _journal(limited) as journal:
+    journal = None if limited.resume is None else _journal(limited, limited.resume)
+    try:
         limited.target.reserve()
         ledger = Ledger(limited.program, journal)
         if journal is not None:
@@ -358,14 +364,13 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
             limited.target.sync()
             journal.finish()
         return limited.target.done()
+    finally:
+        if journal is not None:
+            journal.close()
 
 
-@contextmanager
-def _journal(limited: Limited) -> Iterator[Journal | None]:
-    """The open journal of a contraction, if it has one."""
-    if limited.resume is None:
-        yield None
-        return
+def _journal(limited: Limited, path: str | os.PathLike[str]) -> Journal:
+    """The open journal of a contraction."""
     out = limited.target.out
 
     def fingerprints(before: list[Any]) -> list[Any]:
@@ -376,9 +381,7 @@ def _journal(limited: Limited) -> Iterator[Journal | None]:
             for source in limited.sources:
                 source.close()
 
-    journal = journals.Journal(limited.resume, limited.program, limited.alpha, fingerprints, stored_name(out))
-    with closing(journal):
-        yield journal
+    return journals.Journal(path, limited.program, limited.alpha, fingerprints, stored_name(out))
 
 
 def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
@@ -405,27 +408,21 @@ def _gives_back(program: BlockedProgram) -> bool:
     return (read + prod(program.shape) * itemsize(program.dtype)) * _GIVEN_BACK < 0.05 * program.seconds
 
 
-def _is_view(program: BlockedProgram) -> bool:
-    """Whether the result is a single block, and may be a rearrangement of an operand."""
-    equation = program.equation
-    return not program.blocking.order and equation.is_rearrangement
-
-
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
-    target, outline = limited.target, Blocks.outline(limited.program)
-    left = {number: index for number, index in enumerate(outline.indices()) if not ledger.has(outline.box(index))}
+    target, program, gives_back, is_writing = limited.target, limited.program, False, False
+    left = ledger.left(program.grid)
     missing = set(left)
-    gives_back = _gives_back(limited.program)
-    for source in limited.sources:
-        source.gives_back = gives_back
-        source.is_result = _is_view(limited.program)
-    is_writing = False
+    if target.out is not None or limited.is_read:
+        gives_back = _gives_back(program)
+        for source in limited.sources:
+            source.gives_back = gives_back
+            source.is_result = not program.blocking.order and program.equation.is_rearrangement
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
         with closing(compute_values(left, progress)) as values:
             for number, block in values:
-                box = outline.box(left[number])
+                box = program.grid.boxes[number]
                 if block is not None:  # else its worker has written it
                     is_writing = True
                     target.put(box, block)
@@ -488,7 +485,7 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
     program, adapter = work.program, work.adapter
     reads = Blocks.reads(program, left.values())
     with (
-        reported(progress, lambda: Blocks.steps(program, left.values())) as step,
+        Reported(progress, lambda: Blocks.steps(program, left.values())) as step,
         Reader(work.sources, reads, program.blocking.read_ahead, blocks_of(adapter).carried) as read,
     ):
         blocks = Blocks.computing(program, adapter, step)

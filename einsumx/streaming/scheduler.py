@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import blocks_of
+from einsumx.blocked.boxes import BlockIndex, Box
 from einsumx.blocked.program import BlockedProgram
 from einsumx.errors import BackendError, BlockError, excerpt
 from einsumx.host.threads import sharing
 from einsumx.runtime.limits import Progress
-from einsumx.streaming.blocks import BlockIndex, Blocks, Box, compute
-from einsumx.streaming.progress import reported
+from einsumx.streaming.blocks import Blocks, compute
+from einsumx.streaming.progress import Reported
 from einsumx.streaming.readers import Source
 from einsumx.streaming.tasks import Piece, pieces_for
 from einsumx.streaming.writers import Target
@@ -79,7 +80,7 @@ class Scheduler:
         added, algebra = 0, self.program.algebra
         total: Array = None
         try:
-            with reported(progress, lambda: len(pieces)) as step:
+            with Reported(progress, lambda: len(pieces)) as step:
                 while waiting or running:
                     while waiting and (len(running) + len(ready) < self.window or not running):
                         piece = heappop(waiting)
@@ -139,7 +140,7 @@ class Scheduler:
         lost[piece.number] += 1
         if lost[piece.number] <= RETRIES and self.can_retry(piece, error):
             return
-        box = Blocks.outline(self.program).box(piece.index)
+        box = self.program.grid.part(piece.index)
         ranges = ", ".join(f"{axis.start}:{axis.stop}" for axis in box)
         block = f"block [{ranges}] of the result of {excerpt(self.program.equation.text)}"
         if isinstance(error, BrokenExecutor):

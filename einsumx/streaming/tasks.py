@@ -12,10 +12,11 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
+from einsumx.blocked.boxes import BlockIndex, Box
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import itemsize
 from einsumx.ir.layout import ranges
-from einsumx.streaming.blocks import BlockIndex, Blocks, Box
+from einsumx.streaming.blocks import Blocks
 
 if TYPE_CHECKING:
     from einsumx.streaming.shared_operands import SharedOperand

@@ -9,9 +9,10 @@ from typing import Any
 
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.typing import Array
+from einsumx.blocked.boxes import Box
 from einsumx.errors import EinsumxError
 from einsumx.host.threads import sharing
-from einsumx.streaming.blocks import Blocks, Box, compute
+from einsumx.streaming.blocks import Blocks, compute
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import Opened, Zarr
 from einsumx.streaming.tasks import Job, Part, Piece, part_of
@@ -53,7 +54,7 @@ class _PieceRunner:
             block = compute(self._blocks.value(piece.index, piece.start, piece.stop), self._read)
         self._sent = {}
         value = self._program.algebra.mapped(self._adapter.to_numpy, block)
-        return None if files is not None and self._write(files, self._blocks.box(piece.index), value) else value
+        return None if files is not None and self._write(files, self._program.grid.part(piece.index), value) else value
 
     def _write(self, files: PermittedFiles, box: Box, values: Any) -> bool:
         """Write a block; return whether this process can and may do so."""

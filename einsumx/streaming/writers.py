@@ -13,12 +13,14 @@ from einsumx.adapters.facets import BlockAccess, blocks_of, out_of
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend, is_stored, owner
 from einsumx.algebra.scaled import FrexpResult, ScaledArray, times_power
+from einsumx.blocked.boxes import Box, box_size, difference, inside
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.program import BlockedProgram
 from einsumx.dtypes import Casting, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.runtime.factors import Factors, check_kinds, common_dtype
 from einsumx.runtime.results import check_out_dtype
 from einsumx.storage.aliases import in_one_place
@@ -26,7 +28,6 @@ from einsumx.storage.array_files import reserve, sync
 from einsumx.storage.maps import mapping
 from einsumx.storage.reopened import opened_here
 from einsumx.streaming import pieces
-from einsumx.streaming.blocks import Box, box_size, difference, inside
 from einsumx.streaming.readers import is_host, is_host_array
 
 if TYPE_CHECKING:
@@ -318,22 +319,23 @@ class Output:
         self._factors = factors
         self.is_late = out is not None and any(overlap(out, operand) for operand in operands)
 
-    def footprint(self, sized: SizedEquation, compute_dtype: str, dtype: str, *, is_view: bool) -> ResultFootprint:
-        """The memory needed to store a result of ``dtype`` that is computed in ``compute_dtype``.
+    def footprint(self, contraction: Contraction, *, is_view: bool) -> ResultFootprint:
+        """The memory needed to store a result.
 
         ``is_view`` says whether a result in one block is a view of an operand.
         """
+        equation, dtype, compute_dtype = contraction.equation, contraction.dtype, contraction.compute_dtype
         size, out = itemsize(dtype), self._out
-        whole = prod(sized.shape) * size
+        whole = prod(equation.shape) * size
         updated = 0 if self._factors is None else self._update_bytes(compute_dtype)
         if out is None:
-            is_arranged = self._order in ("C", "F") and not _has_any_order(sized)
+            is_arranged = self._order in ("C", "F") and not _has_any_order(equation)
             return ResultFootprint(whole, whole if compute_dtype != dtype or is_arranged else 0, updated)
         is_copied = not is_host_array(opened_here(out)) and owner(out) is not self._adapter
         copied = size if is_copied else 0
         if not self.is_late:
             return ResultFootprint(copied=copied + updated)
-        late = updated * prod(sized.shape)  # the result is added as a whole
+        late = updated * prod(equation.shape)  # the result is added as a whole
         return ResultFootprint(whole + late, late + whole * is_view, copied)
 
     def _update_bytes(self, dtype: str) -> int:

@@ -73,23 +73,6 @@ def agree(result, equation, *arrays):
     return verdict or pytest.fail(str(verdict.wrong))
 
 
-@pytest.mark.parametrize(
-    ("equation", "shapes", "dtype"),
-    [
-        ("ij,jk->ik", [(4, 6), (6, 5)], "int8"),
-        ("bind,bjnd->bnij", [(2, 5, 3, 4), (2, 6, 3, 4)], "float16"),
-        ("ab,bc,cd,d->", [(4, 5), (5, 6), (6, 3), (3,)], "bool"),
-        ("...ij,...jk->...ik", [(2, 4, 6), (3, 1, 6, 5)], "complex128"),
-        ("iij,j->i", [(5, 5, 4), (4,)], "float32"),
-    ],
-)
-def test_any_chunking_gives_the_plain_sum(equation, shapes, dtype):
-    for lengths in ((1, 2), (3, 2), (-1, -1)):
-        made = [in_chunks(shape, lengths[number % 2], dtype) for number, shape in enumerate(shapes)]
-        values, arrays = zip(*made)
-        assert agree(einsumx.einsum(equation, *arrays), equation, *values)
-
-
 def test_arrays_in_memory_mix_with_those_of_dask():
     lhs, rhs = np.arange(12.0).reshape(3, 4), np.arange(8.0).reshape(4, 2)
     result = einsumx.einsum("ij,jk,->ik", da.from_array(lhs, chunks=2), rhs, 2.0)
@@ -645,12 +628,6 @@ def test_half_precision_is_exact_for_maxima_and_wide_for_sums_of_exponentials():
 def test_a_plan_takes_no_memory_limit():
     with pytest.raises(einsumx.BackendError, match="memory_limit= is not for Dask arrays"):
         einsumx.plan("ij->ji", X, memory_limit="1 MB")
-
-
-def test_what_a_semiring_refuses_it_refuses_for_lazy_arrays():
-    x = da.ones((4, 4), chunks=2, dtype="int64")
-    with pytest.raises(einsumx.BackendError, match="does not compute in int64"):
-        max_plus.einsum("ij,jk->ik", x, x)
 
 
 def test_the_command_explains_chunks(capsys, monkeypatch):

@@ -32,7 +32,7 @@ from einsumx.cli.side_by_side import (
 from einsumx.errors import EinsumxError
 from einsumx.host.threads import core_count
 from einsumx.ir.text import duration, three_digits
-from einsumx.runtime.prepare import sized_equation
+from einsumx.runtime.equations import sized_equation
 from einsumx.terminal import console, plain_table, progress, require_rich
 
 if TYPE_CHECKING:

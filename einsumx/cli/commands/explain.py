@@ -19,7 +19,8 @@ from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.operand import Operand
 from einsumx.ir.text import in_columns, summary
 from einsumx.plans import BlockedPlan, ChunkedPlan, Plan, as_chunked_plan, plan_cost
-from einsumx.runtime.prepare import computed_dtype, result_dtype, sized_equation
+from einsumx.runtime.equations import sized_equation
+from einsumx.runtime.front import contraction
 from einsumx.runtime.request import Request
 from einsumx.semirings import BUILTIN
 from einsumx.terminal import terminal_width
@@ -175,12 +176,11 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     equation = sized_equation(options.equation, options.shapes)
     if 0 in equation.sizes:
         raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
-    numpy, described = get_backend("numpy"), [Operand(shape, options.dtype) for shape in options.shapes]
+    numpy, described = get_backend("numpy"), tuple([Operand(shape, options.dtype) for shape in options.shapes])
     algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
-    keywords = Request("", (), accumulate=options.accumulate, algebra=algebra).options(numpy)
-    dtype = result_dtype(numpy, described, keywords)
-    computed = computed_dtype(equation, described, keywords, dtype, algebra.traits(numpy, ""))
-    program = program_of_sizes(equation, chunks, (dtype, computed), options.optimize)
+    request = Request(options.equation, (), accumulate=options.accumulate, optimize=options.optimize, algebra=algebra)
+    asked = contraction(request.named(numpy), numpy, described, "")
+    program = program_of_sizes(equation, chunks, (asked.dtype, asked.compute_dtype), options.optimize)
     planned = as_chunked_plan(replace(program, algebra=algebra))
     if options.json:
         print_json(_chunked_data(planned))

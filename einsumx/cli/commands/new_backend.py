@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from importlib.resources import files
+from inspect import getsource
 from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
+from einsumx.adapters.base import Primitives
 from einsumx.adapters.entry_points import declared_backends
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import BUILTIN
@@ -102,6 +105,7 @@ def package_files(name: str, arrays: str = "") -> dict[str, str]:
         "framework": f"{title}Framework",
         "source": source_url(),
         "guide": page_url("backends.md"),
+        "primitives": _primitives(),
     }
     folders = {"pyproject.toml": "", "README.md": "", "test_conformance.py": "tests/"}
     texts = {}
@@ -110,3 +114,13 @@ def package_files(name: str, arrays: str = "") -> dict[str, str]:
         folder = folders.get(file, f"einsumx_{name}/")
         texts[f"{folder}{file}"] = Template(source.read_text(encoding="utf-8")).substitute(names)
     return texts
+
+
+_SPARED = frozenset({"copy", "sum", "expand", "scale", "native"})
+"""Primitives that the template writes itself, or that its traits do not call."""
+
+
+def _primitives() -> str:
+    """The code of the other primitives: their defaults."""
+    code = [getsource(each) for name, each in vars(Primitives).items() if callable(each) and name not in _SPARED]
+    return re.sub(r"\bArray\b", "Any", "\n".join(code))
