@@ -122,7 +122,9 @@ def test_what_the_native_kernel_differentiates_wrongly_never_goes_there(equation
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool"])
-@pytest.mark.parametrize(("equation", "kind"), [("abcdefghijkl->lkjihgfedcba", Transpose), ("abcdefghijkl->acegik", Sum)])
+@pytest.mark.parametrize(
+    ("equation", "kind"), [("abcdefghijkl->lkjihgfedcba", Transpose), ("abcdefghijkl->acegik", Sum)]
+)
 def test_more_axes_than_mxnet_takes_are_one_op(equation, kind, dtype, random):
     values = random.integers(0, 2, (2, 1, 2, 3) * 3).astype(dtype)
     plan = einsumx.plan(equation, array(values))
