@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import einsumx
 from einsumx.adapters.registry import BUILTIN, get_backend
+from einsumx.backends.mxnet.arrays import MXNET_1
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, layout_class, reshaped
@@ -267,12 +268,7 @@ class Interpreter:
             assert traits.strided
             assert max(lhs.ndim, rhs.ndim) <= 2
             return np.matmul(lhs, rhs)
-        batch = lhs.ndim - 2 - op.inner_batch
-        if op.inner_batch:
-            assert traits.inner_batch
-            assert lhs.size
-            assert rhs.size
-            lhs, rhs = (np.ascontiguousarray(side.swapaxes(-3, -2)) for side in (lhs, rhs))
+        batch = lhs.ndim - 2
         assert takes_batches(traits, lhs.dtype.name, batch)
         assert traits.strided or lhs.shape[:-2] == rhs.shape[:-2]
         assert traits.transpose_flags or not (op.transpose_lhs or op.transpose_rhs)
@@ -281,8 +277,7 @@ class Interpreter:
         lhs = lhs.swapaxes(-1, -2) if op.transpose_lhs else lhs
         rhs = rhs.swapaxes(-1, -2) if op.transpose_rhs else rhs
         wide = "float32" if lhs.dtype == "float16" and "matmul" in traits.wide_ops else lhs.dtype
-        product = np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
-        return product.swapaxes(-3, -2) if op.inner_batch else product
+        return np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
 
 
 def takes_batches(traits, dtype, count):
@@ -342,17 +337,16 @@ def fits(op, sources, traits):
         case Transpose() | Diagonal():
             return bool(op.reason) != traits.strided
         case Matmul():
-            batch = max(map(len, shapes)) - 2 - op.inner_batch
+            batch = max(map(len, shapes)) - 2
             asks_flags = op.transpose_lhs or op.transpose_rhs
             return (
                 dtype in traits.matmul_dtypes
                 and (traits.transpose_flags or not asks_flags)
-                and (traits.inner_batch or not op.inner_batch)
                 and (not op.threads or op.threads in traits.threads(dtype))
                 and (not op.sums or ((dtype, op.sums) in traits.wide_products and min(map(len, shapes)) > 1))
                 and (traits.strided or min(map(len, shapes)) > 1)
                 and takes_batches(traits, dtype, batch)
-                and (traits.strided or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
+                and (traits.strided or shapes[0][:-2] == shapes[1][:-2])
             )
         case Native():
             labels = set(op.equation) - set(",->")
@@ -401,7 +395,7 @@ class PackedBatches(einsumx.Traits):
 TRAITS = {
     **all_traits(),
     "the least": STRICT,
-    "the least with a batch axis inside": dataclasses.replace(STRICT, inner_batch=True),
+    "mxnet 1 on cpu": MXNET_1,
     "the least with strides": PackedBatches(
         views=False, max_batch_axes=1, matmul_dtypes=STRICT.matmul_dtypes, widen=STRICT.widen
     ),

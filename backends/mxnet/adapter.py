@@ -115,7 +115,7 @@ class MxnetAdapter(MxnetArrays, Adapter):
             case ops.Matmul():
                 return self._kernels.matmul(op, shapes, dtype)
             case ops.Native():
-                return self.calls.einsum(op.equation, len(op.operands))
+                return self._kernels.einsum(op.equation, shapes, dtype)
             case _:
                 return super().kernel(op, shapes, dtype)
 

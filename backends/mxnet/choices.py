@@ -17,6 +17,15 @@ MOST_TRANSPOSED = 6
 _MOST_RUNS = 5
 """The most axes of a sum, after neighbours that are all summed or all kept have been merged."""
 
+AROUND_BATCH = {
+    "abcd,adce->abce": (False, False),
+    "abcd,aecd->abce": (False, True),
+    "abcd,abce->adce": (True, False),
+    "abcd,aecb->adce": (True, True),
+}
+"""The equations that MXNet 1's linear algebra computes: products of matrices along axes 1 and 3, and which operands it
+transposes."""
+
 _LARGE_SUM = 1 << 16
 """The least number of elements for which a sum by matmul pays for its additional calls."""
 

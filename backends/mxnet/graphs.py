@@ -95,9 +95,8 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
     )
     shapes = tuple(tuple(prod(sizes[label] for label in axis) for axis in axes) for axes in inputs)
     operands = tuple([Operand(shape, operand.dtype) for shape, operand in zip(shapes, program.operands)])
-    # MXNet's own einsum would be slow if later calls have larger operands. MXNet 1 has inner batch axes for arrays, not
-    # for symbols.
-    traits = replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False)
+    # MXNet's own einsum would be slow if later calls have larger operands.
+    traits = replace(adapter.traits(program.device), native_dtypes=frozenset())
     general = lower(
         replace(
             program.contraction,

@@ -16,6 +16,7 @@ from typing import Any
 
 from einsumx.adapters.typing import Array, Run
 from einsumx.backends.mxnet.choices import (
+    AROUND_BATCH,
     MOST_TRANSPOSED,
     Shape,
     pays_as_layer,
@@ -61,8 +62,6 @@ class MxnetKernels:
 
     def matmul(self, op: Matmul, shapes: Sequence[Shape], dtype: str) -> Run:
         """The kernel of a product of matrices, or of batches with one batch axis."""
-        if op.inner_batch:
-            return self._strided_matmul(op, shapes)
         lhs, rhs = shapes
         is_single = dtype == "float32" and lhs[:-2] in ((), (1,))
         if is_single and self._calls.mxnet_1 and pays_as_layer(op, lhs[-2:], rhs[-2:]):
@@ -73,9 +72,11 @@ class MxnetKernels:
         """A product of arrays with two or three axes."""
         return (self._calls.dot if rank == 2 else self._calls.batch_dot)(transpose_lhs, transpose_rhs)
 
-    def _strided_matmul(self, op: Matmul, shapes: Sequence[Shape]) -> Run:
-        """Products of matrices whose rows are not adjacent, by the matmul of MXNet's linear algebra."""
-        gemm = self._calls.gemm(op.transpose_lhs, op.transpose_rhs)
+    def einsum(self, equation: str, shapes: Sequence[Shape], dtype: str) -> Run:
+        """The kernel of an einsum: MXNet's own, or the product of matrices whose rows are not adjacent."""
+        if not (self._calls.mxnet_1 and equation in AROUND_BATCH and dtype in ("float32", "float64")):
+            return self._calls.einsum(equation, len(shapes))
+        gemm = self._calls.gemm(*AROUND_BATCH[equation])
         # The gradient of gemm overwrites where it should add; that of a view adds.
         view_lhs, view_rhs = map(self._calls.view, shapes)
         return lambda lhs, rhs: gemm(view_lhs(lhs), view_rhs(rhs))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from einsumx.adapters.base import Array
 from einsumx.backends.mxnet.adapter import MxnetAdapter
-from einsumx.backends.mxnet.choices import MOST_TRANSPOSED, sums, swaps, transposes
+from einsumx.backends.mxnet.choices import AROUND_BATCH, MOST_TRANSPOSED, sums, swaps, transposes
 from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.backends.mxnet.semirings import MxnetSemirings
 from einsumx.errors import BackendError
@@ -76,13 +76,15 @@ class PublicMxnet(MxnetAdapter):
             batches = [self.reshape(each, (1, *each.shape)) for each in (lhs, rhs)]
             result = lhs.shape[transpose_lhs], rhs.shape[not transpose_rhs]
             return self.reshape(self.xp.npx.batch_dot(*batches, **flags), result)
-        if lhs.ndim == 3:
-            return self.xp.npx.batch_dot(lhs, rhs, **flags)
-        # The batch axis is inside.
-        product = self.xp.nd.linalg.gemm2(lhs.as_nd_ndarray(), rhs.as_nd_ndarray(), **flags, axis=1)
-        return product.as_np_ndarray()
+        return self.xp.npx.batch_dot(lhs, rhs, **flags)
 
     semirings = cached_property(NoSemirings)
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
-        return self.xp.np.einsum(equation, *arrays)
+        is_product = self._has_mxnet_1 and equation in AROUND_BATCH
+        if not (is_product and self.dtype_name(arrays[0].dtype) in ("float32", "float64")):
+            return self.xp.np.einsum(equation, *arrays)
+        transpose_a, transpose_b = AROUND_BATCH[equation]
+        lhs, rhs = [array.as_nd_ndarray() for array in arrays]
+        product = self.xp.nd.linalg.gemm2(lhs, rhs, transpose_a=transpose_a, transpose_b=transpose_b, axis=1)
+        return product.as_np_ndarray()

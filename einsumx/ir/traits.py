@@ -77,10 +77,6 @@ class Traits:
     transpose_flags: bool = False
     """Matmul has flags that transpose a contiguous operand; set if a transpose is not a view."""
 
-    inner_batch: bool = False
-    """Matmul accepts one more batch axis between rows and columns, in both operands and in the result.
-    Ignored if ``strided``, and for arrays without elements."""
-
     long_side: LongSide = "either"
     """Where a matmul with many more rows than columns, or the reverse, is faster with its longer operand: on the left,
     unless the sum is long or the other side short (``"left"``); on the right if that operand has its
@@ -149,6 +145,13 @@ class Traits:
     def layouts(self, dtype: str) -> Layouts:
         """Which operands of ``dtype`` a matmul reads without a copy; asked only if arrays are ``strided``."""
         return _STRIDED
+
+    def einsum_factor(self, equation: str) -> float | None:
+        """How many times as long as matmuls of contiguous matrices the framework's own einsum of a pair takes.
+
+        None if it is no product of matrices, but loops over all labels.
+        """
+        return 1.0 if self.pairs_by_einsum else None
 
     def threads(self, dtype: str) -> tuple[Threads, ...]:
         """Whose threads a long matmul of ``dtype`` may run on; measured plans try each."""

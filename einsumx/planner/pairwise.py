@@ -7,8 +7,9 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 from einsumx.ir import ops
@@ -25,9 +26,10 @@ from einsumx.planner.matmul import (
     choose,
     matmul,
     reads_packed,
+    result_copy,
 )
 from einsumx.planner.selection import Alternative
-from einsumx.planner.terms import Labels, ResultUse, Term
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
@@ -171,6 +173,8 @@ def _candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> I
         yield _Candidate(seconds, partial(native, result=order), None, "einsum")
         if traits.rates.sweep and traits.strided:
             yield from _along_batch(builder, pair)
+    if not traits.strided and len(classes.batch) > 1 and pair.dtype in traits.native_dtypes & traits.matmul_dtypes:
+        yield from _around_batch(builder, pair)
     # Where a matmul copies nothing, it moves less than a product of all terms.
     copies = all_of_them or not reads_packed(traits, pair.dtype) or all(choice.moved for choice in choices)
     if copies and traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
@@ -276,6 +280,68 @@ def _along_batch(builder: Builder, pair: Pair) -> Iterator[_Candidate]:
                 seconds += builder.model(pair.dtype).copy(builder.size(memory), builder.size(memory[:-1]))
                 make = partial(_native_of_copy, term=term, memory=memory, other=other, result=order)
                 yield _Candidate(seconds, make, None, "einsum along the batch")
+
+
+class _Runs(NamedTuple):
+    """A packed operand as four axes: labels of the batch, rows or summed ones, more of the batch, summed ones or rows.
+
+    Labels of size 1 are left out.
+    """
+
+    outer: Labels
+    first: Labels
+    batch: Labels
+    last: Labels
+
+
+def _runs(builder: Builder, term: Term, shared: Labels, contracted: Labels) -> Iterator[_Runs]:
+    """The ways to see a term as these axes.
+
+    At least one label is outside: otherwise each matrix is spread over the whole array, and memory is the bottleneck.
+    """
+    labels = tuple([label for label in term.labels if builder.sizes[label] != 1])
+    own = tuple(filter(shared.__contains__, labels))
+    for count in range(1, len(own)):
+        start = labels.index(own[count])
+        end = start + len(own) - count
+        runs = _Runs(labels[:count], labels[count:start], labels[start:end], labels[end:])
+        if (*runs.outer, *runs.batch) == own and contracted in (runs.first, runs.last):
+            yield runs
+
+
+def _around_batch(builder: Builder, pair: Pair) -> Iterator[_Candidate]:
+    """The framework's own einsum of operands with labels of the batch between rows and columns, if it is a product."""
+    sizes, shared = builder.sizes, pair.classes.batch
+    contracted = tuple([label for label in pair.lhs.labels if label in pair.classes.contracted and sizes[label] != 1])
+    if not contracted:
+        return
+    ones = tuple([label for label in pair.classes.kept if sizes[label] == 1])
+    for sides, swapped in (((pair.lhs, pair.rhs), ""), ((pair.rhs, pair.lhs), " swapped")):
+        for left, right in product(*[_runs(builder, side, shared, contracted) for side in sides]):
+            if (left.outer, left.batch) != (right.outer, right.batch):
+                continue
+            rows, cols = [runs.last if runs.first == contracted else runs.first for runs in (left, right)]
+            axes = {left.outer: 0, contracted: 1, left.batch: 2}
+            terms = [tuple([axes.get(run, other) for run in runs]) for runs, other in ((left, 3), (right, 4))]
+            equation = native_equation(terms, (0, 3, 2, 4))
+            factor = builder.traits.einsum_factor(equation)
+            if factor is None:
+                continue
+            result = (*left.outer, *rows, *left.batch, *cols, *ones)
+            amounts = map(builder.size, ((*left.outer, *left.batch), rows, cols, contracted))
+            seconds = builder.model(pair.dtype).matmul(1, *amounts, factor=factor)
+            seconds += result_copy(builder, pair, result)[0] + 2 * builder.traits.rates.view
+            operands = tuple([(side.slot, runs) for side, runs in zip(sides, (left, right))])
+            make = partial(_native_of_runs, operands=operands, equation=equation, result=result)
+            yield _Candidate(seconds, make, None, f"einsum around {'.'.join(map(str, left.batch))}{swapped}")
+
+
+def _native_of_runs(
+    builder: Builder, _: Pair, operands: Sequence[tuple[int, _Runs]], equation: str, result: Labels
+) -> Term:
+    slots = tuple([builder.reshape(slot, tuple(map(builder.size, runs))) for slot, runs in operands])
+    out = builder.add(ops.Native, slots, equation)
+    return builder.packed(builder.reshape(out, builder.shape(result)), result)
 
 
 def _native_of_copy(builder: Builder, _: Pair, term: Term, memory: Labels, other: Term, result: Labels) -> Term:
