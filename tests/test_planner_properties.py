@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import einsumx
 from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.conformance.oracle import expect, judge
-from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, layout_class, reshaped
 from einsumx.ir.ops import (
     Cast,
@@ -325,9 +324,8 @@ def planned(case, arrays, backend, traits):
     ]
     plan = as_plan(lowered(case.text, described, backend, traits))
     verify(plan)
-    described = slots(plan)
     for op in plan.ops:
-        assert fits(op, [described[slot] for slot in op.sources], traits), op
+        assert fits(op, [plan.values[slot] for slot in op.sources], traits), op
     return plan
 
 

@@ -15,7 +15,7 @@ from einsumx.host import array_memory
 from einsumx.ir.cost import returns_view
 from einsumx.ir.text import tell_plan
 from einsumx.measuring.calibration import place_of
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 
 Read: TypeAlias = tuple[int, Box]
 """The number of an operand, and the part of it to read."""
@@ -72,7 +72,7 @@ class Blocks:
             key = part, adapter, adapter.planning_mode(part.device)
             if key not in programs.runs:
                 tell_plan(part, adapter)
-                programs.runs[key] = executable(part, adapter)
+                programs.runs[key] = run_of(part, adapter)
             # Sums are added in place, so the first one must not be a view of an operand.
             return programs.runs[key], part.dtype, bool(stage.loops) and returns_view(part)
 
