@@ -26,6 +26,9 @@ Steps: TypeAlias = Generator[Read, list[Array] | None, Array]
 Contract: TypeAlias = Callable[[Stage, tuple[int, ...], Sequence[Array]], Array]
 """Runs a stage on blocks of its inputs, in which labels have these sizes."""
 
+_ONCE: tuple[BlockIndex] = ({},)
+"""The steps of no loop."""
+
 
 class Blocks:
     """The values of a blocked contraction, computed step by step; values that several blocks need are kept.
@@ -134,7 +137,8 @@ class Blocks:
             stage: None for that of the result.
         """
         total, stage = None, stage or self._root
-        for number, inner in enumerate(islice(self._grid.steps(stage.loops), start, stop)):
+        steps = self._grid.steps(stage.loops) if stage.loops else _ONCE
+        for number, inner in enumerate(islice(steps, start, stop)):
             here = {**index, **inner}
             if self._kept:
                 self._kept = {key: kept for key, kept in self._kept.items() if kept[1] == _at(kept[0], here)}
