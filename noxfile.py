@@ -126,7 +126,7 @@ LIBRARIES = (
 """The libraries that einsumx has hooks for, or whose stores and executors it uses."""
 
 LIBRARY_TESTS = (
-    "autoray", "cotengra_hook", "einops", "einx", "more_than_fits_page", "opened_by", "opt_einsum_hook",
+    "autoray", "cotengra_hook", "einops", "more_than_fits_page", "opened_by", "opt_einsum_hook",
     "other_libraries_page", "pages", "pyscf_page", "tensorly", "torch_fx", "xarray",
 )  # fmt: skip
 """The tests that need one of them."""

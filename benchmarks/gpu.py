@@ -47,7 +47,7 @@ EVERYDAY, PER_GROUP = ("mlp", "pairs", "networks", "layouts", "dtypes"), 4
 TINY = 6
 """How many problems are timed where there is no GPU."""
 
-TESTS = ("tests/test_limit_gpu.py", "tests/test_torch.py", "tests/test_torch_gpu.py")
+TESTS = ("tests/test_limit_gpu.py", "tests/test_torch_gpu.py")
 """The files with tests that need a GPU."""
 
 COLUMNS, ROWS_OF_BLOCK = 1 << 12, 7

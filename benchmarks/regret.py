@@ -29,7 +29,7 @@ from einsumx.ir.text import brief_text, duration
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import MARGIN
 from einsumx.runtime.conversion import described, one_device
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 from einsumx.runtime.front import contraction
 from einsumx.runtime.measured import candidates_of
 from einsumx.runtime.request import Request
@@ -101,7 +101,7 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
     request, device = Request(problem.equation, ()), one_device(adapter, signatures)
     tried = candidates_of(contraction(request, adapter, described_operands, device), True, most)
     peers = {name: function for name, function in framework.einsums().items() if name != EINSUMX}
-    runs = [executable(each.program, adapter) for each in tried]
+    runs = [run_of(each.program, adapter) for each in tried]
     runs += [partial(function, problem.equation) for function in peers.values()]
     times = steady_times(adapter, runs, arrays, rounds)
     # The least of many times is low by chance, so the estimate's choice and the best others are timed again.

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
     from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, NumpyResult, PlanKeywords, Value
-    from einsumx.streaming import gradients
+    from einsumx.streaming import gradients, repeated
     from einsumx.streaming import run as streaming_run
 else:
     factors = LazyModule("einsumx.runtime.factors")
     conversion, front = LazyModule("einsumx.runtime.conversion"), LazyModule("einsumx.runtime.front")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
-    gradients = LazyModule("einsumx.streaming.gradients")
+    gradients, repeated = LazyModule("einsumx.streaming.gradients"), LazyModule("einsumx.streaming.repeated")
     tuning = LazyModule("einsumx.tuning")
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
@@ -260,6 +260,11 @@ def in_semiring(name: str, add: str, multiply: str, *operands: Any, **options: A
     return imported("einsumx.semirings").Semiring(name, add, multiply).einsum(*operands, **options)
 
 
+def _ready_under_limit(*arguments: Any) -> Any:
+    return repeated.ready(*arguments)
+
+
+hooks.ready_under_limit = _ready_under_limit
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
 for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
     as_node(name)

@@ -23,7 +23,7 @@ from einsumx.planner.path import Optimize, as_optimize
 from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
 from einsumx.runtime.conversion import arrays_of, described, one_device
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 from einsumx.runtime.front import contraction
 from einsumx.runtime.measured import candidates_of, found, remember
 from einsumx.runtime.prepare import plan
@@ -185,7 +185,7 @@ def _tuned(asked: Contraction, request: Request, adapter: Adapter, arrays: Seque
     is_path_free = request.is_path_free
     tried = candidates_of(asked, is_path_free, most=8)
     with watched() as watch:
-        times = steady_times(adapter, [executable(each.program, adapter) for each in tried], arrays, rounds)
+        times = steady_times(adapter, [run_of(each.program, adapter) for each in tried], arrays, rounds)
         for repeats in times:
             watch.repeats(repeats)
     doubts = tuple(watch.reasons)

@@ -88,6 +88,23 @@ def forgotten():
     caches.cache_clear()
 
 
+@pytest.fixture
+def missing_library(monkeypatch):
+    """The name of a backend whose framework cannot be installed anywhere."""
+    from einsumx.adapters import registry
+    from einsumx.backends.numpy import NumpyAdapter
+
+    class Missing(NumpyAdapter):
+        name = "nowhere"
+        module = "no_library_of_this_name"
+        install = "pip install 'nowhere[all]'"
+
+    monkeypatch.setitem(registry._registered, "nowhere", Missing())
+    registry.forget()
+    yield "nowhere"
+    registry.forget()
+
+
 @pytest.fixture(scope="session")
 def example_folder(tmp_path_factory):
     """The package that ``einsumx new-backend`` writes for the library in tests/example_library."""

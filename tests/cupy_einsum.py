@@ -12,7 +12,6 @@ from math import prod
 from typing import Any
 
 from einsumx.dtypes import itemsize, kind
-from einsumx.ir.cost import slots
 from einsumx.ir.layout import contiguous, is_contiguous, merged_stride
 from einsumx.ir.ops import Matmul
 
@@ -107,7 +106,7 @@ def _pair(lhs: _Array, rhs: _Array, kept: set[str], sizes: dict[str, int], moved
 
 def moved_by_plan(program: Any) -> Moved:
     """What a plan of einsumx moves."""
-    described = slots(program)
+    described = program.values
     moved = Moved()
     for op in program.ops:
         if op.effect == "view":

@@ -3,13 +3,14 @@
 import sys
 
 
-def entered(call):
-    """The number of Python functions that a call enters, without its own."""
-    count = 0
+def entered(call, until=""):
+    """The number of Python functions that a call enters, without its own; up to one of the name ``until``."""
+    count, ended = 0, False
 
     def note(frame, event, _):
-        nonlocal count
-        count += event == "call"
+        nonlocal count, ended
+        ended = ended or frame.f_code.co_name == until
+        count += event == "call" and not ended
 
     sys.setprofile(note)
     try:

@@ -55,21 +55,25 @@ def fault(feature, says="", cases="*"):
     return add
 
 
-def functions(adapter):
-    """Give an adapter the functions of semirings in its class ``Functions``."""
-    adapter.semirings = cached_property(adapter.Functions)
-    adapter.semirings.__set_name__(adapter, "semirings")
-    return adapter
+class Faceted:
+    """Adapters whose facets are of classes that they define: ``Out`` is the class of ``out``."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in ("out", "arithmetic", "orders", "exponents", "semirings"):
+            if kind := vars(cls).get(name.capitalize()):
+                setattr(cls, name, cached_property(kind))
+                getattr(cls, name).__set_name__(cls, name)
 
 
-class Numpy(NumpyAdapter):
+class Numpy(Faceted, NumpyAdapter):
     """NumPy by its primitives alone, with neither the native kernel nor kernels chosen by size; without a fault."""
 
     cpu = replace(NUMPY, native_dtypes=frozenset())
     kernel = Adapter.kernel
 
 
-class Torch(TorchAdapter):
+class Torch(Faceted, TorchAdapter):
     """PyTorch by its primitives alone; without a fault."""
 
     kernel = Adapter.kernel
@@ -181,17 +185,15 @@ class AccumulatorThatIsNoWider(Numpy):
 
 
 @fault("argmax", "the positions attain")
-@functions
 class PositionsOfTheLargestWhereTheLeastCounts(Numpy):
-    class Functions(NumpySemirings):
+    class Semirings(NumpySemirings):
         def best(self, array, is_least):
             return super().best(array, is_least=False)
 
 
 @fault("argmax", "the positions attain")
-@functions
 class PositionsOfTheFirstBlockInEachBlock(Numpy):
-    class Functions(NumpySemirings):
+    class Semirings(NumpySemirings):
         def places(self, start, stop, like):
             return super().places(0, stop - start, like)
 
@@ -209,29 +211,23 @@ class NarrowIntegersSummedInFloat32WhateverTheirNumber(Numpy):
 
 @fault("exponents", "zeros have the exponent", "* zeros")
 class ZerosWithTheExponentsOfTheirFactors(Numpy):
-    class Part(Exponents):
+    class Exponents(Exponents):
         def magnitudes(self, array):
             return array if array.any() else 0.5
-
-    exponents = cached_property(Part)
 
 
 @fault("exponents", "not in [0.5, 1)")
 class ExponentOfTheFirstElement(Numpy):
-    class Part(Exponents):
+    class Exponents(Exponents):
         def magnitudes(self, array):
             return array.reshape(-1)[:1]
-
-    exponents = cached_property(Part)
 
 
 @fault("exponents", "element")
 class SmallNumbersThatAreNotScaled(Numpy):
-    class Part(Exponents):
+    class Exponents(Exponents):
         def times_factor(self, array, factor, dtype, is_new):
             return super().times_factor(array, min(factor, 1.0), dtype, is_new)
-
-    exponents = cached_property(Part)
 
 
 @fault("accumulators", "element")
@@ -298,73 +294,59 @@ class LastBitLeftToChance(Numpy):
 
 @fault("out", "element")
 class OutOfWhichTheLastElementStaysUnwritten(Numpy):
-    class Part(NumpyOut):
+    class Out(NumpyOut):
         def write(self, out, result):
             kept = out[(-1,) * out.ndim].copy()
             super().write(out, result)
             out[(-1,) * out.ndim] = kept
 
-    out = cached_property(Part)
-
 
 @fault("out", "element")
 class OutThatIsFilledWhileWhatItOverlapsIsRead(Numpy):
-    class Part(NumpyOut):
+    class Out(NumpyOut):
         def write(self, out, result):
             for index in np.ndindex(out.shape):
                 out[index] = result[index]
 
-    out = cached_property(Part)
-
 
 @fault("addeinsum", "element")
 class IgnoredAlpha(Numpy):
-    class Part(NumpyArithmetic):
+    class Arithmetic(NumpyArithmetic):
         def combined(self, alpha, result, beta, values, dtype):
             return super().combined(1, result, beta, values, dtype)
-
-    arithmetic = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class FactorThatMultipliesInFloat32(Numpy):
-    class Part(NumpyOut):
+    class Out(NumpyOut):
         def update(self, alpha, result, beta, out, dtype):
             super().update(float(np.float32(alpha)) if dtype == "float64" else alpha, result, beta, out, dtype)
-
-    out = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class OutThatIsReadAlthoughBetaIsZero(Numpy):
-    class Part(NumpyOut):
+    class Out(NumpyOut):
         def update(self, alpha, result, beta, out, dtype):
             out *= beta
             super().update(alpha, result, 1, out, dtype)
 
-    out = cached_property(Part)
-
 
 @fault("addeinsum", "element", "* memory limit")
 class BlocksThatAreAddedWithoutBeta(Numpy):
-    class Part(NumpyArithmetic):
+    class Arithmetic(NumpyArithmetic):
         def combined(self, alpha, result, beta, values, dtype):
             return super().combined(alpha, result, 1, values, dtype)
-
-    arithmetic = cached_property(Part)
 
 
 @fault("addeinsum", "element")
 class FactorsThatAreKeptFromTheFirstCall(Numpy):
-    class Part(NumpyOut):
+    class Out(NumpyOut):
         first = None
 
         def update(self, alpha, result, beta, out, dtype):
             self.first = self.first or (alpha, beta) if dtype == "float32" and out.shape == (3, 5) else None
             alpha, beta = self.first or (alpha, beta)
             super().update(alpha, result, beta, out, dtype)
-
-    out = cached_property(Part)
 
 
 @fault("aliasing")
@@ -387,11 +369,9 @@ class RearrangementThatCopies(Numpy):
 
 @fault("order")
 class IgnoredMemoryOrder(Numpy):
-    class Part(NumpyOrders):
+    class Orders(NumpyOrders):
         def arrange(self, array, order):
             return array
-
-    orders = cached_property(Part)
 
 
 @fault("dtype", "the dtype")
@@ -402,11 +382,9 @@ class IgnoredDtype(Numpy):
 
 @fault("wrong out")
 class ReadonlyOutThatIsNotRefused(Numpy):
-    class Part(NumpyOut):
+    class Out(NumpyOut):
         def check(self, out, operands):
             pass
-
-    out = cached_property(Part)
 
 
 @fault("devices", "on the device")
@@ -453,62 +431,54 @@ class ByDefault(NumpyNames):
         return np.asarray(super().reduced(name, array, axes))
 
 
-@functions
 class NumpyByDefault(Numpy):
     """NumPy by the functions of semirings that every backend has; without a fault."""
 
-    Functions = ByDefault
+    Semirings = ByDefault
 
 
 FAULTLESS.append(NumpyByDefault)
 
 
 @fault("semirings", "element")
-@functions
 class LogarithmsWithoutAShift(Numpy):
-    class Functions(ByDefault):
+    class Semirings(ByDefault):
         def named(self, name):
             zeros = lambda array, axis, keepdims: np.zeros_like(np.max(array, axis=axis, keepdims=keepdims))  # noqa: E731
             return zeros if name == "max" else super().named(name)
 
 
 @fault("semirings", "element")
-@functions
 class UnderflowTakenForMinusInfinity(Numpy):
-    class Functions(ByDefault):
+    class Semirings(ByDefault):
         def named(self, name):
             return (lambda _: True) if name == "all" else super().named(name)
 
 
 @fault("semirings", "element")
 class ZeroThatIsThatOfPlusAndTimes(Numpy):
-    class Part(NumpyArithmetic):
+    class Arithmetic(NumpyArithmetic):
         def number(self, value, dtype, like):
             return super().number(value if np.isfinite(value) else 0.0, dtype, like)
 
-    arithmetic = cached_property(Part)
-
 
 @fault("semirings", "element")
-@functions
 class BlocksThatAreAddedInsteadOfCompared(Numpy):
-    class Functions(NumpySemirings):
+    class Semirings(NumpySemirings):
         def elementwise(self, name, lhs, rhs):
             return super().elementwise("add" if name == "minimum" else name, lhs, rhs)
 
 
 @fault("semirings", "element")
-@functions
 class BlocksOfLogarithmsOfWhichTheLargerIsKept(Numpy):
-    class Functions(NumpySemirings):
+    class Semirings(NumpySemirings):
         def elementwise(self, name, lhs, rhs):
             return super().elementwise("maximum" if name == "logaddexp" else name, lhs, rhs)
 
 
 @fault("semirings", "element")
-@functions
 class ThreadsWhoseTotalsOverwriteEachOther(Numpy):
-    class Functions(NumpySemirings):
+    class Semirings(NumpySemirings):
         def product(self, add, multiply, lhs, rhs, dtype):
             half = rhs[1] // 2 if rhs[1] > 16 else 0  # shared by two threads if it is long
             shapes = (*lhs[:2], lhs[2] - half), (rhs[0], rhs[1] - half, rhs[2])
@@ -517,9 +487,8 @@ class ThreadsWhoseTotalsOverwriteEachOther(Numpy):
 
 
 @fault("semirings", "element")
-@functions
 class NanThatAMaximumIgnores(Numpy):
-    class Functions(ByDefault):
+    class Semirings(ByDefault):
         def reduced(self, name, array, axes):
             functions = {"maximum": np.fmax, "minimum": np.fmin}
             return functions[name].reduce(array, axis=axes) if name in functions else super().reduced(name, array, axes)
@@ -551,20 +520,18 @@ class ByTerms(TorchSemirings):
         return product
 
 
-@functions
 class TorchByTerms(Torch):
     """PyTorch by a broadcast and a reduction; without a fault."""
 
-    Functions = ByTerms
+    Semirings = ByTerms
 
 
 FAULTLESS.append(TorchByTerms)
 
 
 @fault("semirings", "the gradient by operand", "* gradients of ties")
-@functions
 class TiesThatAllHaveTheWholeGradient(Torch):
-    class Functions(ByTerms):
+    class Semirings(ByTerms):
         def reduced(self, name, array, axes):
             found = super().reduced(name, array.detach(), axes)
             attains = array.detach() == found.reshape(
@@ -581,9 +548,8 @@ class LogsByTerms(ByTerms):
 
 
 @fault("semirings", "the gradient by operand", "* gradients of minus infinities")
-@functions
 class DerivativeOfTheLogarithmAtZero(Torch):
-    class Functions(LogsByTerms):
+    class Semirings(LogsByTerms):
         def log_sum(self, array, axes):
             shift = array.detach().amax(axes, keepdim=True).nan_to_num(neginf=0.0)
             total = (array - shift).exp().sum(axes)
@@ -591,9 +557,8 @@ class DerivativeOfTheLogarithmAtZero(Torch):
 
 
 @fault("semirings", "the gradient by operand", "* in log gradients")
-@functions
 class WeightsThatAreNotNormalized(Torch):
-    class Functions(LogsByTerms):
+    class Semirings(LogsByTerms):
         def log_sum(self, array, axes):
             found = Semirings.reduced(self, "logaddexp", array.detach(), axes)
             return found + (array.exp() - array.exp().detach()).sum(axes)

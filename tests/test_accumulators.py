@@ -13,7 +13,6 @@ import einsumx
 from einsumx import BackendError, Plan, einsum, expression, plan
 from einsumx.adapters.registry import get_backend
 from einsumx.ir import ops
-from einsumx.ir.cost import slots
 
 EQUATION = "ij,jk->ik"
 SHAPES = (40, 300), (300, 30)
@@ -23,7 +22,7 @@ EXACT = (a.astype("float64") @ b.astype("float64")).astype("float32")
 
 def computed(program):
     """The dtypes of products and sums."""
-    types = {slot: each.dtype for slot, each in slots(program).items()}
+    types = [each.dtype for each in program.values]
     return {types[op.out if isinstance(op, ops.Matmul) else op.sources[0]] for op in program.ops if op.effect == "work"}
 
 

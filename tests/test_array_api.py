@@ -384,9 +384,3 @@ def test_a_stored_operand_of_a_rank_that_is_not_known_is_an_error_that_names_it(
 
     with pytest.raises(einsumx.BackendError, match=r"operand 1 \(.*Unranked\) cannot be read: .* unknown rank"):
         einsumx.einsum("ij,jk->ik", np.ones((2, 2)), Unranked(), memory_limit="1 MB")
-
-
-@pytest.mark.parametrize("call", [einsumx.plan, einsumx.expression], ids=["plan", "expression"])
-def test_a_size_that_has_a_name_is_an_error_that_says_how_to_write_it(call):
-    with pytest.raises(einsumx.SizeError, match=r"integers, or None for one that is not known: \('N', 3\)"):
-        call("ij,jk->ik", ("N", 3), (3, 4))

@@ -233,16 +233,6 @@ def test_a_calibration_is_for_the_number_of_threads():
     assert calibrated(NUMPY, "cpu") is NUMPY.cpu
 
 
-def test_a_call_with_a_damaged_store_warns_once_and_is_right(folder):
-    stored(gemm=1e9)
-    next(folder.iterdir()).write_text("broken")
-    a = np.ones((2, 2))
-    with pytest.warns(RuntimeWarning, match="what einsumx measured cannot be used") as caught:
-        found = [einsumx.einsum(equation, a, a) for equation in ("ij,jk->ik", "ij,jk->ki")]
-    assert len(caught) == 1
-    assert found[0].tolist() == [[2, 2], [2, 2]]
-
-
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(folder, monkeypatch):
     monkeypatch.setattr("einsumx.cli.rate_measurement.measure_rates", lambda *_, **__: {"gemm": 1e9})
     folder.write_text("a file in its place")

@@ -11,7 +11,7 @@ from einsumx.ir.verify import verify
 from einsumx.planner.candidates import candidates, selected_program
 from einsumx.planner.selection import ESTIMATE, Alternative, Selection, different
 from einsumx.plans import Plan, as_plan
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 
 PROBLEMS = {
     "bind,bjnd->bnij": ((4, 6, 3, 5), (4, 7, 3, 5)),
@@ -53,7 +53,7 @@ def test_every_candidate_is_right(backend):
         expected = np.einsum(equation, *[array.astype("float64") for array in arrays])
         for each in all_candidates(backend.adapter, equation, shapes):
             verify(each.program)
-            result = executable(each.program, backend.adapter)(*map(backend.array, arrays))
+            result = run_of(each.program, backend.adapter)(*map(backend.array, arrays))
             np.testing.assert_allclose(backend.values(result), expected, 1e-4, 1e-4)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from einsumx.adapters.registry import get_backend
 from einsumx.blocked.estimate import Sketch, amounts
 from einsumx.ir import ops
-from einsumx.ir.cost import EINSUM_CALLS, op_seconds, program_cost, slots
+from einsumx.ir.cost import EINSUM_CALLS, op_seconds, program_cost
 from einsumx.ir.layout import contiguous
 from einsumx.ir.operand import Operand
 from einsumx.ir.rates import Rates
@@ -195,8 +195,7 @@ def test_blocking_takes_for_an_op_what_its_price_says(backend):
         plan = lower(contraction(equation, arrays(*shapes, dtype=dtype), adapter.cpu, backend))
         sized = plan.contraction.equation
         parts = amounts(plan, sized.inputs, sized.output, sized.sizes, adapter, traits)
-        lies = slots(plan)
-        seconds = [op_seconds(op, [lies[slot] for slot in op.sources], traits) for op in plan.ops]
+        seconds = [op_seconds(op, [plan.values[slot] for slot in op.sources], traits) for op in plan.ops]
         assert [Sketch(plan, [part], sized.sizes)(sized.sizes).seconds for part in parts] == pytest.approx(seconds)
         assert Sketch(plan, parts, sized.sizes)(sized.sizes).seconds == pytest.approx(sum(seconds))
         costs = program_cost(plan, adapter).ops

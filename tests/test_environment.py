@@ -11,9 +11,8 @@ pytestmark = pytest.mark.long
 CODE = """
 import numpy as np
 import einsumx
-large = np.ones((3000, 1), "f4")
 for _ in range(3):
-    einsumx.einsum("ik,jk->ij", large, large)
+    einsumx.einsum("ik,jk->ij", np.ones((3000, 1)), np.ones((3000, 1)))
     einsumx.cache_clear()
 print(einsumx.get_effort(), einsumx.memory_pool_info().bound)
 """

@@ -23,7 +23,7 @@ def test_the_lines_of_a_function_are_forgotten_with_it() -> None:
     gc.collect()
     before = set(lines_of_plans())
     execute._code.cache_clear()
-    run = execute.executable(plan, get_backend("numpy"))
+    run = execute.run_of(plan, get_backend("numpy"))
     for _ in range(execute._RUNS + 1):  # it is compiled when it has run often
         run(*[np.ones((9, 9))] * 7)
     (name,) = set(lines_of_plans()) - before

@@ -49,7 +49,7 @@ def interrupted(frame_of, call, error=InterruptError):
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("function", ["_ready_plain", "plain_run", "direct_product", "executable"])
+@pytest.mark.parametrize("function", ["_ready_plain", "plain_run", "direct_product", "run_of"])
 def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     einsumx.cache_clear()
     with pytest.raises(InterruptError):
@@ -71,7 +71,7 @@ def test_such_an_error_ends_a_call_with_lists_or_an_argument_that_has_no_hash(fu
         interrupted(function, call)
 
 
-@pytest.mark.parametrize("function", ["_run_of", "_prepare", "executable"])
+@pytest.mark.parametrize("function", ["_run_of", "_prepare", "run_of"])
 def test_such_an_error_ends_the_call_of_an_expression(function):
     product = einsumx.expression("ij,jk->ki", LHS.shape, RHS.shape)
     with pytest.raises(InterruptError):

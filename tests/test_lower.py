@@ -225,13 +225,3 @@ def test_a_batch_axis_stays_between_rows_and_columns_where_the_own_einsum_multip
 def test_traits_of_a_wrong_kind_are_errors(wrong, message):
     with pytest.raises(TypeError, match=message):
         Traits(**wrong)
-
-
-def test_a_tiny_step_that_sums_two_labels_of_matrices_is_one_einsum_alone_and_in_a_network():
-    alone = einsumx.plan("ab,ab->", (4, 4), (4, 4))
-    network = einsumx.plan("axy,yxb,ab->", (4, 20, 20), (20, 20, 4), (4, 4), optimize=[(0, 1), (0, 1)])
-    for plan in (alone, network):
-        last = plan.ops[-1]
-        assert isinstance(last, Native)
-        assert last.equation == "ab,ab->"
-    assert len(alone.ops) == 1

@@ -1,14 +1,11 @@
 """The code of docs/more-than-fits.md runs and does what the page says."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import printed
+from processes import ended, printed
 
 TEXT = (Path(__file__).parents[1] / "docs" / "more-than-fits.md").read_text(encoding="utf-8")
 FIRST, PLAN, ERROR, MAPS, HDF5, RESUME, TORCH, DEVICES, EXECUTOR, OPENED, RAY, DASK = re.findall(
@@ -92,23 +89,20 @@ def test_blocks_run_on_an_executor():
 def run_script(text):
     Path("script.py").write_text(text, encoding="utf-8")
     # Ray keeps its token in HOME, and its sockets, whose paths are bounded, in RAY_TMPDIR.
-    environment = {**os.environ, "HOME": str(Path.cwd()), "RAY_TMPDIR": "/tmp"}
-    command = [sys.executable, "script.py"]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment, timeout=300)
+    process = ended("script.py", HOME=str(Path.cwd()), RAY_TMPDIR="/tmp")
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.long
 def test_workers_open_an_operand_by_a_function():
-    process = run_script(f"{OPENED}\n    assert (c == 500).all()\n")
-    assert process.returncode == 0, process.stderr
+    run_script(f"{OPENED}\n    assert (c == 500).all()\n")
 
 
 def test_blocks_and_dask_arrays_are_computed_on_ray():
     pytest.importorskip("ray.util.dask")
     on_ray = "(z[:2].compute(scheduler=ray_dask_get) == 3000).all()"
     dask = f"{DASK}\nfrom ray.util.dask import ray_dask_get\nassert {on_ray}\n"
-    process = run_script(f"{RAY}\nassert (c == 500).all()\n{dask}")
-    assert process.returncode == 0, process.stderr
+    run_script(f"{RAY}\nassert (c == 500).all()\n{dask}")
 
 
 def test_dask_arrays_stay_lazy(capsys):

@@ -1,12 +1,11 @@
 """MXNet imported beside NumPy versions that it does not know, and beside all the other frameworks."""
 
-import subprocess
-import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from processes import ended
 
 import einsumx
 import einsumx.mxnet
@@ -25,7 +24,7 @@ needs_mxnet = pytest.mark.skipif(not find_spec("mxnet"), reason="MXNet is not in
 
 def run(code):
     """Run code in a process of its own, where nothing is imported yet; gives what it prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    done = ended("-c", code)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

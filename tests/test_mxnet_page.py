@@ -1,13 +1,12 @@
 """docs/mxnet.md: its code runs, its table of differences holds, and its example works."""
 
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import ended
 
 import einsumx
 import einsumx.mxnet
@@ -26,8 +25,7 @@ CHANGES = TEXT.partition("## What changes")[2].partition("\n## ")[0]
 
 def run(code, folder):
     """The output of a new process that runs the code."""
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder)
+    done = ended("-c", code, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,17 +1,16 @@
 """``patch("mxnet")``: code that calls MXNet's einsum gets einsumx, where and for as long as it should."""
 
-import os
 import pickle
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from threading import get_ident
 
 import numpy as np
 import pytest
+from processes import ended
 
 import einsumx
 import einsumx.mxnet
@@ -238,11 +237,7 @@ def test_threads_keep_their_np_shape_state_and_it_decides_nothing(active, replac
     assert (bool(state), shape, value.tolist(), empty) == (active, (), 6, (0, 2))
 
 
-def python(*arguments, **environment):
-    """A fresh interpreter, and what it did."""
-    place = str(Path(einsumx.__file__).parents[1])  # the einsumx that is tested, wherever the program is
-    variables = {**os.environ, "PYTHONPATH": place, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=variables, check=False)
+python = partial(ended, PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1")
 
 
 def said(done):

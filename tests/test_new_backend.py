@@ -2,11 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import ended
 
 import einsumx
 from einsumx.adapters import entry_points
@@ -45,11 +45,9 @@ einsumx.register(Alone())
 """A module that registers a backend without a framework, and one that cannot make arrays."""
 
 
-def run(*command, folder, **environment):
+def run(*command, folder):
     """A command in a folder, in a process that can import the example library and what this process can import."""
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(LIBRARY), *sys.path]), **environment}
-    command = [sys.executable, "-m", *command]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder, env=variables)
+    return ended("-m", *command, folder=folder, PYTHONPATH=os.pathsep.join([str(LIBRARY), *sys.path]))
 
 
 @pytest.fixture

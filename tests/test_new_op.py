@@ -21,7 +21,7 @@ from einsumx.ir.records import record
 from einsumx.ir.text import brief_text, plan_text
 from einsumx.render.source import plan_source
 from einsumx.render.timeline import plan_timeline
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 
 
 @record
@@ -83,7 +83,7 @@ def test_it_runs_in_every_algebra(algebra, function):
     array = np.arange(6, dtype="float32").reshape(2, 3)
     program = negated("ij->ji", (2, 3))
     program = replace(program, contraction=replace(program.contraction, algebra=algebra))
-    assert np.array_equal(function(executable(program, Negating())(array)), -array.T)
+    assert np.array_equal(function(run_of(program, Negating())(array)), -array.T)
 
 
 def test_it_becomes_code():

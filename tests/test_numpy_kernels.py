@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import peaks
 import pytest
 
 import einsumx
@@ -48,18 +49,6 @@ def cut(three_threads, monkeypatch):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
-
-
-def numbers(rng, shape, dtype):
-    """Whole numbers in the whole range of integers, else normal ones."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "b":
-        return rng.random(shape) < 0.3
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
-    values = rng.standard_normal(shape)
-    return (values + 1j * rng.standard_normal(shape)).astype(dtype) if dtype.kind == "c" else values.astype(dtype)
 
 
 def ran(op, *arrays):
@@ -120,7 +109,7 @@ MATRICES = [
 @pytest.mark.parametrize("shapes", MATRICES, ids=str)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_plan_says_whose_threads_compute_a_product(cut, rng, shapes, order):
-    lhs, rhs = (np.asarray(numbers(rng, shape, "float32"), order=order) for shape in shapes)
+    lhs, rhs = (np.asarray(peaks.numbers(shape, "float32", rng), order=order) for shape in shapes)
     for name in ("pool", "blas"):
         result = ran(Matmul(2, 0, 1, threads=name), lhs, rhs)
         assert result.flags.c_contiguous
@@ -196,7 +185,7 @@ def way(request, monkeypatch):
 @pytest.mark.parametrize("shapes", MATMULS, ids=str)
 @pytest.mark.parametrize("dtype", ["int8", "uint64"])
 def test_matmul_of_integers_wraps(cut, way, rng, shapes, dtype):
-    lhs, rhs = (numbers(rng, shape, dtype) for shape in shapes)
+    lhs, rhs = (peaks.numbers(shape, dtype, rng) for shape in shapes)
     check_wrapped(ran(Matmul(2, 0, 1), lhs, rhs), lhs, rhs)
 
 

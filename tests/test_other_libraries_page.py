@@ -1,12 +1,11 @@
 """docs/other-libraries.md: the code of each section runs by itself if its library is installed."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import page
 import pytest
+from processes import ended
 
 PAGE = (Path(__file__).parents[1] / "docs" / "other-libraries.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -18,8 +17,7 @@ def test_the_code_of_a_section_runs_and_prints_what_the_page_says(library, tmp_p
         pytest.skip(f"needs {', '.join(missing)}")
     section = tmp_path / f"{library}.md"
     section.write_text(SECTIONS[library], encoding="utf-8")
-    command = [sys.executable, page.__file__, str(section)]
-    process = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
+    process = ended(page.__file__, section, folder=tmp_path)
     assert process.returncode == 0, process.stderr
 
 

@@ -1,13 +1,12 @@
 """The documentation's pages: their code prints the output they show, and their links have targets."""
 
 import re
-import subprocess
-import sys
 from inspect import signature
 from pathlib import Path
 
 import page
 import pytest
+from processes import ended
 
 import einsumx
 from einsumx.conformance.suite import FEATURES
@@ -42,7 +41,7 @@ TESTED_IN_DETAIL = {
     DOCS / "mxnet.md": "test_mxnet_page.py",
     DOCS / "other-libraries.md": "test_other_libraries_page.py",
     DOCS / "patch.md": "test_examples.py",
-    DOCS / "tutorial.md": "test_tutorial_page.py",
+    DOCS / "tutorial.md": "test_pages.py",
 }
 """Pages whose code has further tests, and where."""
 
@@ -69,9 +68,16 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(path, tmp_path, m
         page.run(name(path), text)
         return
     Path("page.md").write_text(text, encoding="utf-8")
-    command = [sys.executable, page.__file__, "page.md"]
-    process = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    process = ended(page.__file__, "page.md")
     assert process.returncode == 0, process.stderr
+
+
+def test_the_picture_in_the_tutorial_is_what_its_code_draws(tmp_path):
+    process = ended(page.__file__, DOCS / "tutorial.md", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    drawn, shown = ((place / "plan.svg").read_text(encoding="utf-8") for place in (tmp_path, DOCS / "pictures"))
+    assert drawn == shown, "the picture has changed: run the tutorial's code, and commit its plan.svg"
+    assert "(pictures/plan.svg)" in (DOCS / "tutorial.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", TESTED_IN_DETAIL, ids=name)

@@ -1,11 +1,11 @@
 """A process as a whole: that it ends without a word, however it ends, and that the child of a fork never hangs."""
 
 import os
-import subprocess
 import sys
 from textwrap import dedent
 
 import pytest
+from processes import ended
 
 pytestmark = pytest.mark.long
 
@@ -19,17 +19,9 @@ einsumx.set_num_threads(3)
 """
 
 
-def ended(script, folder, **environment):
+def said(script, folder, **environment):
     """The exit status and what was said by a process that ran a script, where each warning is an error."""
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", START + dedent(script)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=folder,
-        env={**os.environ, **environment},
-    )
+    done = ended("-X", "dev", "-W", "error", "-c", START + dedent(script), folder=folder, **environment)
     return done.returncode, done.stderr
 
 
@@ -133,7 +125,7 @@ ENDS = {
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has other signals")
 @pytest.mark.parametrize("way", ENDS)
 def test_a_process_ends_without_a_word(way, tmp_path):
-    assert ended(ENDS[way], tmp_path, TMPDIR=str(tmp_path)) == (0, "")
+    assert said(ENDS[way], tmp_path, TMPDIR=str(tmp_path)) == (0, "")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("einsumx")] == []
 
 
@@ -202,7 +194,7 @@ print(failed, file=sys.stderr)
 os._exit(0)
 """
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    assert ended(FORK + script, tmp_path, **limits) == (0, "[]\n")
+    assert said(FORK + script, tmp_path, **limits) == (0, "[]\n")
 
 
 @needs_fork
@@ -245,7 +237,7 @@ assert np.einsum is not native
 print(forked(checked), file=sys.stderr)
 os._exit(0)
 """
-    assert ended(FORK + script, tmp_path) == (0, "0\n0\n")
+    assert said(FORK + script, tmp_path) == (0, "0\n0\n")
 
 
 @needs_fork
@@ -267,4 +259,4 @@ assert operand.open().sum() == 5
 shared.close()
 assert not Path(operand.path).exists()
 """
-    assert ended(FORK + script, tmp_path) == (0, "")
+    assert said(FORK + script, tmp_path) == (0, "")

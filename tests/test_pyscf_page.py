@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import ended
 
 pytest.importorskip("pyscf")
 h5py = pytest.importorskip("h5py")
@@ -59,8 +58,7 @@ with h5py.File("file.h5", "w") as file:
 
 def run(program: str, folder: Path, **values: str) -> str:
     """The output of a program in a new process."""
-    code = program.format(**values)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder)
+    done = ended("-c", program.format(**values), folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -84,6 +84,9 @@ def changed(**fields):
 OUTCOME = asdict(RUNS[0].outcomes[0])
 
 HOSTILE_RUNS = {
+    "nothing": "",
+    "a list": "[]",
+    "another format": '{"format": 2, "runs": [{}]}',
     "no runs": '{"format": 1, "runs": []}',
     "a format that is true": '{"format": true, "runs": [{}]}',
     "runs in an object": '{"format": 1, "runs": {}}',

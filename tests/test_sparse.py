@@ -1,11 +1,11 @@
 """PyData's sparse: plans by stored elements, results that stay sparse, mixes with dense arrays, and refusals."""
 
 import json
-import tracemalloc
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from peaks import numpy_peak
 
 import einsumx
 from einsumx.cli.main import main
@@ -186,12 +186,7 @@ def test_outer_products_in_a_network_of_many_operands_come_last():
 def test_nothing_is_made_dense(kind, equation, shapes):
     arrays = [sparse.random(shape, nnz=50, random_state=seed).asformat(kind) for seed, shape in enumerate(shapes)]
     einsumx.einsum(equation, *[sparse.random((2,) * len(shape), nnz=1).asformat(kind) for shape in shapes])  # compiles
-    tracemalloc.start()
-    try:
-        result = einsumx.einsum(equation, *arrays)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    result, peak = numpy_peak(lambda: einsumx.einsum(equation, *arrays))
     assert isinstance(result, type(arrays[0]))
     if kind == "coo":  # GCXS has a pointer for each row
         assert peak < 1e6

@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import pytest
+from processes import printed
 from threadpoolctl import ThreadpoolController
 
 from einsumx.adapters.registry import get_backend
@@ -188,8 +189,7 @@ for number in range(5):
 for thread in threads:
     thread.join()
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
+    printed(code, PYTHONWARNINGS="ignore")
     assert len(read()) == 70
 
 

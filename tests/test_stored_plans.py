@@ -15,7 +15,7 @@ import einsumx
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.ops import Zeros
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 
 EinsumxError, Plan = einsumx.EinsumxError, einsumx.Plan
 
@@ -288,7 +288,7 @@ def test_an_op_that_an_adapter_has_no_kernel_for_is_named_before_any_work(lacks,
 
     plan = Plan.from_json(PLANS["empty"].to_json())
     with pytest.raises(EinsumxError, match=r"^numpy cannot run Zeros\(.*\), an op of this plan; make the plan again$"):
-        executable(plan, Lacking())
+        run_of(plan, Lacking())
 
 
 # -- what is accepted -----------------------------------------------------------------------------------------------

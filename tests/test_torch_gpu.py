@@ -91,6 +91,14 @@ def test_conjugated_operands_are_read_ahead_after_they_are_computed() -> None:
     torch.testing.assert_close(found, (array * 2).conj() @ array, rtol=1e-3, atol=1e-1)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:TensorFloat32 tensor cores")
+def test_a_graph_that_inductor_compiles_is_right() -> None:
+    torch._dynamo.reset()
+    arrays = arrays_of("bnid,bnjd->bnij", "float32")
+    function = torch.compile(lambda lhs, rhs: einsumx.einsum("bnid,bnjd->bnij", lhs, rhs), fullgraph=True)
+    torch.testing.assert_close(function(*arrays), arrays[0] @ arrays[1].mT)
+
+
 def test_measured_rates_agree_with_the_devices_own_clock() -> None:
     rates = measure_rates(get_backend("torch"), "cuda:0")
     array = torch.ones(1 << 28, device="cuda")

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from peaks import torch_peak
 
 import einsumx
 
@@ -126,13 +127,7 @@ def test_integers_times_a_vector_are_multiplied_and_summed_on_cuda(dtype, rows, 
 def test_the_workspace_of_digits_covers_what_is_allocated():
     lhs, rhs = torch.ones(60, 500, dtype=torch.int64), torch.ones(500, 70, dtype=torch.int64)
     operands = [einsumx.Operand(tuple(side.shape), "int64") for side in (lhs, rhs)]
-    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        kernels._product_of_digits(torch.matmul, "int64", 500)(lhs, rhs)
-    now = peak = 0
-    for event in profile.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            peak = max(peak, now)
+    _, peak = torch_peak(lambda: kernels._product_of_digits(torch.matmul, "int64", 500)(lhs, rhs))
     assert 0 < peak <= digits_workspace(operands) + 60 * 70 * 8
 
 

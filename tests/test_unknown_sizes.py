@@ -12,7 +12,7 @@ from einsumx.ir.bind import bind
 from einsumx.ir.operand import Operand
 from einsumx.ir.parse import parse_text
 from einsumx.ir.sizes import TYPICAL, UNKNOWN, Unknown, evaluated
-from einsumx.runtime.execute import executable_of_any_size
+from einsumx.runtime.execute import run_of_any_size
 from einsumx.runtime.front import contraction
 from einsumx.runtime.prepare import runnable
 from einsumx.runtime.request import Request
@@ -150,5 +150,5 @@ def test_the_path_assumes_typical_sizes():
 
 def test_a_constant_has_its_sizes():
     planned = plan("ij,jk->ik", (None, 3), (3, 4))
-    call = executable_of_any_size(planned, Blind(), {1: np.ones((3, 4))})
+    call = run_of_any_size(planned, Blind(), {1: np.ones((3, 4))})
     np.testing.assert_array_equal(call(np.ones((5, 3))), np.full((5, 4), 3.0))

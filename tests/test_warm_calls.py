@@ -408,3 +408,13 @@ def test_bools_choose_the_best_path_in_a_replacement_alone(monkeypatch):
         for options in ({"optimize": False}, {"optimize": True}, {}):
             np.einsum("ij,jk,kl->il", *a, **options)
             assert set(found) == {((1, 2), (0, 1))}
+
+
+@pytest.mark.parametrize(
+    ("equation", "limit", "is_cut", "most"), [(MATRIX, 9_000, False, 40), ("ij,jk,kl->il", 11_000, True, 50)]
+)
+def test_a_repeated_call_under_a_limit_enters_few_functions_before_its_first_block(equation, limit, is_cut, most):
+    arrays = [np.ones(shape) for shape in ((30, 40), (40, 30), (30, 30))][: len(equation.split(","))]
+    assert bool(einsumx.plan(equation, *arrays, memory_limit=limit).cuts) == is_cut
+    einsum(equation, *arrays, memory_limit=limit)
+    assert 20 < entered(lambda: einsum(equation, *arrays, memory_limit=limit), until="contract") <= most

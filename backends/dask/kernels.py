@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, serving
-from einsumx.host import array_memory
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
@@ -34,9 +33,8 @@ def contract_one(*chunks: Any, equation: str, dtype: str, algebra: Algebra) -> A
     chunks = tuple([_bare(chunk) for chunk in chunks])
     if dtype == "object":  # without axes, a chunk of objects is a bare object
         chunks = tuple([get_backend("numpy").boxed(chunk, dtype) for chunk in chunks])
-    with array_memory.unused():  # idle memory of the pool would count against a worker's memory
-        function = getattr(hooks, algebra.function)
-        result = function(*algebra.arguments, equation, *chunks, dtype=dtype, casting="unsafe")
+    function = getattr(hooks, algebra.function)
+    result = function(*algebra.arguments, equation, *chunks, dtype=dtype, casting="unsafe")
     if dtype == "object":
         return get_backend("numpy").boxed(result, dtype)
     if not getattr(result.dtype, "isnative", True):  # a view of a chunk in another byte order

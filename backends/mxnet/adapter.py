@@ -25,7 +25,6 @@ from einsumx.imports import imported
 from einsumx.ir import ops
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
-from einsumx.ir.verify import replay
 from einsumx.runtime.request import Written
 
 
@@ -178,10 +177,10 @@ class MxnetAdapter(MxnetArrays, Adapter):
     def prepare(self, run: Run, program: Program) -> Run:
         if not self.calls.mxnet_1:
             run = self.calls.unless_tracing(run, self._recording(program))
-        shapes = replay(program.ops, [operand.shape for operand in program.operands]).values()
         # Shapes without axes and sizes of 0 are valid only under "np shape" semantics, a switch of the thread that is
         # off by default in MXNet 1, and in all threads but the main one in MXNet 2.
-        return run if all(shape and 0 not in shape for shape in shapes) else self.calls.in_np_shape(run)
+        is_plain = all(each.shape and 0 not in each.shape for each in program.values)
+        return run if is_plain else self.calls.in_np_shape(run)
 
     def _recording(self, program: Program) -> Run:
         """The function that MXNet 2 traces in a block, for later calls with any sizes."""

@@ -24,7 +24,6 @@ from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.bind import EllipsisAxis
-from einsumx.ir.cost import slots
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.planner.lower import lower
@@ -105,7 +104,7 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
             place=replace(program.contraction.place, traits=traits),
         )
     )
-    dtypes = {slot: each.dtype for slot, each in slots(general).items()}
+    dtypes = {slot: each.dtype for slot, each in enumerate(general.values)}
 
     def record(*arrays: Array) -> Array:
         recorder = _Recorder(adapter, sizes, dict(dtypes))

@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from einsumx.host import array_memory
 from einsumx.host.threads import alone, get_num_threads, has_small_kernels, run
 from einsumx.imports import imported
 from einsumx.ir.layout import broadcast, inverse, memory_order, ranges
@@ -117,27 +116,6 @@ _LETTERS = 52
 """The most labels that it takes."""
 
 
-# -- new arrays -----------------------------------------------------------------------------------------------
-
-
-def _maker(shape: Shape, dtype: Any) -> Callable[[], Any]:
-    """A function that makes an array in C order, of arbitrary values: a large one in the memory pool."""
-    return partial(array_memory.empty if _is_large(shape, dtype) else np.empty, shape, dtype)
-
-
-def _is_large(shape: Shape, dtype: Any) -> bool:
-    return array_memory.is_large(shape, np.dtype(dtype).itemsize)
-
-
-def _new(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
-    """``kernel``, which takes ``out=``, with a new array in C order as result; large ones are in the memory pool."""
-    return _pooled(kernel, shape, dtype) if _is_large(shape, dtype) else partial(kernel, order="C")
-
-
-def _pooled(kernel: Kernel, shape: Shape, dtype: str) -> Kernel:
-    return lambda *arrays: kernel(*arrays, out=array_memory.empty(shape, dtype), order="C")
-
-
 # -- splitting ------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +167,7 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     if count <= _FEW_MATRICES and count * work <= _FEW and not is_slow:
         return partial(np.matmul, order="C")  # what follows would find the same
     shape = (*batch, rows, cols)
-    plain = _new(np.matmul, shape, dtype)
+    plain = partial(np.matmul, order="C")
     if is_slow or not prod(shape) * inner:
         return plain
     shared = _shared_matmul(lhs, rhs, shape, dtype, threads)
@@ -215,7 +193,7 @@ def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Th
         return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else None
     parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(shape[:-2], pieces)]
     shared = _cut_matmul(parts, shape, dtype)
-    return _shared_without_lock(shared, _new(np.matmul, shape, dtype)) if may_lock else shared
+    return _shared_without_lock(shared, partial(np.matmul, order="C")) if may_lock else shared
 
 
 def _shared_without_lock(shared: Kernel, alone: Kernel) -> Kernel:
@@ -246,7 +224,7 @@ def _is_long_sum(rows: int, inner: int, cols: int) -> bool:
 
 def _cut_matmul(parts: Sequence[tuple[Range, Range, Range]], shape: Shape, dtype: str) -> Kernel:
     """A product in parts: for each, the ranges of both operands and of the result."""
-    new = _maker(shape, dtype)
+    new = partial(np.empty, shape, dtype)
 
     def cut_matmul(lhs: Any, rhs: Any) -> Any:
         out = new()
@@ -299,12 +277,12 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     is_by_short_rows = lhs != rhs and shape[-1] <= _LONGEST_ROW.get(dtype, _SHORT_ROW) and prod(shape) > _TINY
     product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
     if pieces == 1:
-        return _new(product, shape, dtype)
+        return partial(product, order="C")
     parts = [
         (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
         for box in _grid(shape, pieces)
     ]
-    new = _maker(shape, dtype)
+    new = partial(np.empty, shape, dtype)
 
     def cut_multiply(lhs: Any, rhs: Any) -> Any:
         out = new()
@@ -329,13 +307,13 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     order = "C" if sums_inside(shape, axes, dtype) else "K"
     if pieces == 1:
         if order == "C":
-            return _new(partial(_EINSUM, equation), result, dtype)
+            return partial(_EINSUM, equation, order="C")
         return einsum_into(equation, result, dtype)
     cuts = [(_ALL,) * axis + (cut,) for cut in ranges(shape[axis], pieces)]
     if axis in kept:
         place = kept.index(axis)
         parts = [(cut, (_ALL,) * place + cut[axis:]) for cut in cuts]
-        new = _maker(result, dtype)
+        new = partial(np.empty, result, dtype)
 
         def cut_sum(array: Any) -> Any:
             out = new()
@@ -345,7 +323,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
         return cut_sum
     kept_labels = equation.partition("->")[2]
     merge = einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
-    new_partials = _maker((len(cuts), *result), dtype)
+    new_partials = partial(np.empty, (len(cuts), *result), dtype)
 
     def sum_of_partial_sums(array: Any) -> Any:
         partials = new_partials()
@@ -395,7 +373,7 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
     """NumPy's einsum with a C-contiguous result; with ``order="C"`` it would also loop in that order."""
     if len(shape) < 2:
         return partial(_EINSUM, equation)
-    new = _maker(shape, dtype)
+    new = partial(np.empty, shape, dtype)
 
     def einsum(*arrays: Any) -> Any:
         return _EINSUM(equation, *arrays, out=new())
@@ -450,7 +428,7 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
 
     slices = ranges(sizes[cut_label], min(pieces, sizes[cut_label]))
     parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in slices]
-    new = _maker(shape, dtype)
+    new = partial(np.empty, shape, dtype)
 
     def cut_einsum(*arrays: Any) -> Any:
         out = new()
@@ -505,13 +483,11 @@ def _update_boxes(out: Any, result: Any, alpha: Any, beta: Any, dtype: str, boxe
 
 def copy(shape: Shape, dtype: str) -> Kernel:
     """The kernel of a C-contiguous copy of an array in any layout."""
-    is_large = _is_large(shape, dtype)
-    if _pieces(2 * prod(shape) * _itemsize(dtype) / _BYTES) == 1 and not is_large:
+    if _pieces(2 * prod(shape) * _itemsize(dtype) / _BYTES) == 1:
         return np.ndarray.copy
-    empty = array_memory.empty if is_large else np.empty
 
     def cut_copy(source: Any) -> Any:
-        out = empty(shape, source.dtype)
+        out = np.empty(shape, source.dtype)
         _copy_boxes(source, out)
         return out
 
@@ -523,15 +499,13 @@ def cast(shape: Shape, source: Any, target: Any) -> Kernel:
     # A cast that can fail warns in the thread that executes it, so it is left to the caller's thread.
     quiet = np.can_cast(source, target, "same_kind" if np.dtype(target).kind in "fc" else "safe")
     nbytes = prod(shape) * (_itemsize(source) + _itemsize(target))
-    is_large = _is_large(shape, target)
-    if not quiet or (_pieces(nbytes / _BYTES) == 1 and not is_large):
+    if not quiet or _pieces(nbytes / _BYTES) == 1:
         return methodcaller("astype", np.dtype(target))  # each call would parse a name
-    empty = array_memory.empty if is_large else np.empty
 
     def cut_cast(array: Any) -> Any:
         order = memory_order(array.strides)
         packed = array.transpose(order)
-        out = empty(packed.shape, target)
+        out = np.empty(packed.shape, target)
         _copy_boxes(packed, out)
         return out.transpose(inverse(order))
 

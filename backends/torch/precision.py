@@ -19,7 +19,6 @@ from einsumx.adapters.base import Run
 from einsumx.adapters.typing import Array
 from einsumx.dtypes import kind
 from einsumx.errors import BackendError, shown
-from einsumx.ir.cost import slots
 from einsumx.ir.program import Program
 
 torch: Any = import_module("torch")
@@ -65,8 +64,7 @@ def at_precision(precision: str, run: Run, program: Program) -> Run:
         BackendError: the program has no products that a setting rounds.
     """
     device = program.device.partition(":")[0]
-    described = slots(program)
-    computed = {described[op.sources[0]].dtype for op in program.ops if op.effect == "work"}
+    computed = {program.values[op.sources[0]].dtype for op in program.ops if op.effect == "work"}
     if kind(program.dtype) not in "fc" or not computed:
         computed = {program.dtype}
     if not computed & _ROUNDED:

@@ -1,4 +1,4 @@
-"""Lets backends call the public API, which is above them: :mod:`einsumx.api` assigns the functions on import.
+"""Lets lower modules call what is above them, such as the public API: :mod:`einsumx.api` assigns it on import.
 
 It is always set when a backend needs it, because importing any module of einsumx imports the package first.
 """
@@ -19,6 +19,9 @@ einsum_frexp: Callable[..., Any]
 
 in_semiring: Callable[..., Any]
 """:meth:`einsumx.Semiring.einsum`, with the fields of the semiring as the first three arguments."""
+
+ready_under_limit: Callable[..., Any]
+""":func:`einsumx.streaming.repeated.ready`."""
 
 
 between_graphs: list[Callable[..., Any]] = []

@@ -79,10 +79,8 @@ class Grid:
         """The part of the result that a block of it is."""
         return self.box(self._blocking.root.output, index)
 
-    def steps(self, loops: Labels) -> Iterable[BlockIndex]:
+    def steps(self, loops: Labels) -> Iterator[BlockIndex]:
         """The blocks that some loops go through, the innermost first."""
-        if not loops:
-            return ({},)
         return (dict(zip(loops, numbers)) for numbers in product(*[range(len(self.ranges[label])) for label in loops]))
 
     def box(self, labels: Labels, index: BlockIndex, shape: Sequence[int] | None = None) -> Box:

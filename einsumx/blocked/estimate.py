@@ -15,10 +15,12 @@ from einsumx.adapters.base import Adapter
 from einsumx.blocked.stages import Labels
 from einsumx.dtypes import itemsize
 from einsumx.ir import ops
-from einsumx.ir.cost import freed, op_cost, op_price, slots
+from einsumx.ir.cost import freed, op_cost, op_price
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.traits import Traits
+from einsumx.ir.values import result_of
 
 
 class _Axis(int):
@@ -66,23 +68,21 @@ def amounts(
     program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, traits: Traits
 ) -> list[Amounts]:
     """The work and memory of each op of a program that was lowered for blocks of these sizes of labels."""
-    axes = _axes(program, terms, output, sizes)
-    labels = {slot: _labels_of(shape) for slot, shape in axes.items()}
-    values = slots(program, axes)
+    values = _labelled(program, terms, output, sizes)
     depends = {slot: frozenset([slot]) for slot in range(len(terms))}
     parts = []
     for op in program.ops:
         sources, result = [values[slot] for slot in op.sources], values[op.out]
         depends[op.out] = frozenset().union(*(depends[slot] for slot in op.sources))
         cost = op_cost(op, sources, result, program.algebra.workspace(adapter, op, sources, program.device))
-        largest = max((*op.sources, op.out), key=lambda slot: prod(axes[slot]))
+        largest = max((*sources, result), key=lambda value: prod(value.shape))
         price = op_price(op, sources, result, traits)
         parts.append(
             Amounts(
                 op,
                 depends[op.out],
-                (labels[op.out], itemsize(result.dtype)) if cost.allocated else None,
-                (labels[largest], cost.workspace / max(prod(axes[largest]), 1)),
+                (_labels_of(result.shape), itemsize(result.dtype)) if cost.allocated else None,
+                (_labels_of(largest.shape), cost.workspace / max(prod(largest.shape), 1)),
                 price.time,
                 tuple(_labels_of(amount) for amount in price.amounts),
             )
@@ -100,43 +100,54 @@ def axis_labels(
     >>> axis_labels(program, ((0, 1), (1, 2)), (0, 2), (2, 3, 4))[2]
     ((0,), (2,))
     """
-    axes = _axes(program, terms, output, sizes)
-    return {slot: tuple(axis.labels for axis in shape) for slot, shape in axes.items()}
+    values = _labelled(program, terms, output, sizes)
+    return {slot: tuple(map(_axis_labels, value.shape)) for slot, value in enumerate(values)}
 
 
-def _axes(
-    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
-) -> dict[int, tuple[_Axis, ...]]:
+def _axis_labels(axis: int) -> Labels:
+    return axis.labels if isinstance(axis, _Axis) else ()
+
+
+def _labelled(program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]) -> list[Operand]:
+    """The values of a program, with the labels of the axes in their shapes."""
 
     def axis(labels: Labels) -> _Axis:
         labelled = _Axis(prod(sizes[label] for label in labels))
         labelled.labels = tuple(label for label in labels if sizes[label] != 1)
         return labelled
 
-    axes = {
-        slot: tuple(axis((label,) if size == sizes[label] else ()) for label, size in zip(term, operand.shape))
-        for slot, (term, operand) in enumerate(zip(terms, program.operands))
-    }
+    values = [
+        replace(
+            operand,
+            shape=tuple([axis((label,) if size == sizes[label] else ()) for label, size in zip(term, operand.shape)]),
+        )
+        for term, operand in zip(terms, program.operands)
+    ]
     for op in program.ops:
-        shapes = [axes[slot] for slot in op.sources]
-        present = [label for shape in shapes for source_axis in shape for label in source_axis.labels]
-        match op:
+        sources = [values[slot] for slot in op.sources]
+        match op:  # the shapes of the others consist of axes of their sources
             case ops.Reshape():
-                axes[op.out] = tuple(map(axis, _regrouped(present, op.shape, sizes)))
+                op = replace(op, shape=tuple(map(axis, _regrouped(_in_order(sources[0]), op.shape, sizes))))
             case ops.Zeros():
-                axes[op.out] = tuple([axis((label,)) for label in output])
+                op = replace(op, shape=tuple([axis((label,)) for label in output]))
             case ops.Expand():  # along labels of the result that no operand has data for
+                present = _in_order(sources[0])
                 missing = iter([label for label in output if sizes[label] > 1 and label not in present])
-                axes[op.out] = tuple(
-                    old if old == size else axis((next(missing),)) for old, size in zip(shapes[0], op.shape)
-                )
-            case _:  # the shape consists of axes of the sources, and of others of size 1
-                axes[op.out] = tuple(old if isinstance(old, _Axis) else axis(()) for old in op.result_shape(shapes))
-    return axes
+                wider = [
+                    old if old == size else axis((next(missing),)) for old, size in zip(sources[0].shape, op.shape)
+                ]
+                op = replace(op, shape=tuple(wider))
+        values.append(result_of(op, sources))
+    return values
+
+
+def _in_order(value: Operand) -> list[int]:
+    """The labels of all axes, in order."""
+    return [label for axis in value.shape for label in _axis_labels(axis)]
 
 
 def _labels_of(axes: Sequence[int]) -> Labels:
-    return tuple(sorted([label for axis in axes if isinstance(axis, _Axis) for label in axis.labels]))
+    return tuple(sorted([label for axis in axes for label in _axis_labels(axis)]))
 
 
 def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> Iterator[Labels]:

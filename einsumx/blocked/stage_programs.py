@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from einsumx.blocked.stages import Stage
 from einsumx.ir.contraction import Contraction, Place
-from einsumx.ir.cost import result_strides, returns_view
+from einsumx.ir.cost import returns_view
 from einsumx.ir.layout import contiguous, layout_class
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
@@ -50,9 +50,10 @@ def stage_program(
 
 def value_layout(stage: Stage, program: Program) -> Layout:
     """The layout of the value of a stage that ``program`` computes; sums over blocks are added in place of a copy."""
-    if not program.contraction.place.traits.strided or (stage.loops and returns_view(program)):
+    strides = program.values[program.result].strides
+    if strides is None or not program.contraction.place.traits.strided or (stage.loops and returns_view(program)):
         return None
-    return layout_class(program.shape, result_strides(program))
+    return layout_class(program.shape, strides)
 
 
 class StagePrograms:

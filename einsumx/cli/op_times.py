@@ -18,9 +18,9 @@ from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction, Place
-from einsumx.ir.cost import last_uses, op_seconds, program_cost, relative_work, slots
+from einsumx.ir.cost import op_seconds, program_cost, relative_work
 from einsumx.ir.operand import Operand
-from einsumx.ir.program import Program
+from einsumx.ir.program import Program, last_uses
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import Traits
 from einsumx.measuring.calibration import calibrated, declared
@@ -204,7 +204,7 @@ def _op_profiles(
     program: Program, arrays: Sequence[Array], adapter: Adapter, traits: Traits, announce: Callable[[str], None]
 ) -> Iterator[OpProfile]:
     """Time each op, with the results of the earlier ops as operands."""
-    described = slots(program)
+    described = program.values
     dead = last_uses(program.calls, program.result)
     values = dict(enumerate(arrays))
     for op, cost in zip(program.ops, program_cost(program, adapter).ops):

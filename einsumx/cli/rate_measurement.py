@@ -21,12 +21,12 @@ from einsumx.ir import ops
 from einsumx.ir.contraction import Place
 from einsumx.ir.operand import Operand
 from einsumx.ir.rates import Rates, is_rate
-from einsumx.ir.verify import replay
+from einsumx.ir.values import described
 from einsumx.measuring.calibration import declared, store_rates
 from einsumx.measuring.machine import Watch, watched
 from einsumx.measuring.steady import timed
 from einsumx.measuring.store import Origin, origin_of
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 
 Shape = tuple[int, ...]
 
@@ -265,11 +265,10 @@ class _ProgramTimer:
 
     def seconds(self, shapes: Sequence[Shape], steps: Sequence[ops.Op], dtype: str = "float32") -> float:
         """The least time of a program with these ops, in this pass and those before."""
-        shape = replay(steps, shapes)[steps[-1].out]
         operands = tuple(Operand(shape, dtype) for shape in shapes)
         place = Place(self.adapter.name, self.device, self.traits)
-        program = program_of_ops(place, operands, steps, Operand(shape, dtype))
-        run = executable(program, self.adapter)
+        program = program_of_ops(place, operands, steps, described(steps, operands)[-1])
+        run = run_of(program, self.adapter)
         arrays = [_ones(self.adapter, shape, self.device, dtype) for shape in shapes]
         seconds, _ = timed(self.adapter, run, arrays, SECONDS, MOST)
         times = self.times.setdefault((operands, tuple(steps)), [])

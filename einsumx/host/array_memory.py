@@ -1,10 +1,10 @@
-"""A pool of memory for large arrays, so that a call does not pay for new pages again.
+"""A pool of memory for large tensors of PyTorch, so that a call does not pay for new pages again.
 
-The allocator of glibc returns arrays over 32 MB to the system as soon as they are freed. The next call gets new pages,
-and touching those takes longer than most of the arithmetic. The pool keeps such memory for the next large array. It
-lies on huge pages, which also makes the first touch cheaper.
+The allocator of glibc returns tensors over 32 MB to the system as soon as they are freed. The next call gets new pages,
+and touching those takes longer than most of the arithmetic. The pool keeps such memory for the next large tensor. It
+lies on huge pages, which also makes the first touch cheaper. NumPy asks for huge pages by itself.
 
-An array of the pool is a view of a :class:`_Lease`, which every view, tensor and buffer of it keeps alive. When the
+A tensor of the pool lies in a :class:`_Lease`, which every view, array and buffer of it keeps alive. When the
 lease dies, its block returns to the pool. While a block is idle, the system may take its pages if memory runs short
 (``MADV_FREE``); they count as available memory.
 
@@ -54,7 +54,7 @@ _IS_SUPPORTED = sys.platform == "linux" and hasattr(mmap, "MADV_FREE") and hasat
 
 
 class MemoryPoolInfo(NamedTuple):
-    """The bound of the memory pool, the idle bytes that it holds, and how often it had the memory of a large array."""
+    """The bound of the memory pool, the idle bytes that it holds, and how often it had the memory of a large tensor."""
 
     bound: int
     held: int
@@ -190,18 +190,6 @@ def memory(nbytes: int) -> Any:
     return None if lease is None else np.asarray(lease)
 
 
-def is_leased(memory: Any) -> bool:
-    """Whether an object is the base of the arrays in memory of the pool."""
-    return isinstance(memory, _Lease)
-
-
-def empty(shape: Sequence[int], dtype: Any) -> Any:
-    """A large NumPy array in C order, with arbitrary values: in the pool, or as :func:`numpy.empty` makes it."""
-    dtype = np.dtype(dtype)
-    leased = memory(prod(shape) * dtype.itemsize)
-    return np.empty(shape, dtype) if leased is None else leased.view(dtype).reshape(shape)
-
-
 class unused:  # noqa: N801  a context, which is called
     """A context in which this thread's arrays are not in the pool.
 
@@ -223,10 +211,10 @@ class unused:  # noqa: N801  a context, which is called
 
 
 def set_memory_pool(size: int | str) -> None:
-    """Keep at most ``size`` bytes of idle memory for large arrays; 0 switches the pool off.
+    """Keep at most ``size`` bytes of idle memory for large tensors; 0 switches the pool off.
 
-    NumPy arrays and CPU tensors of PyTorch over 32 MB are placed in the pool: results, and intermediate arrays of a
-    plan. When the last view of an array is gone, its memory stays in the process for the next one. Then the next call
+    CPU tensors of PyTorch over 32 MB are placed in the pool: results, and intermediate values of a plan. When the last
+    view of a tensor is gone, its memory stays in the process for the next one. Then the next call
     does not wait for the system to provide pages, which often takes longer than the arithmetic. Contractions that
     record gradients, or run under ``memory_limit=``, do not use the pool.
 
@@ -267,7 +255,7 @@ def set_memory_pool(size: int | str) -> None:
 
 
 def memory_pool_info() -> MemoryPoolInfo:
-    """The bound of the memory pool, the idle bytes that it holds, and how often it had the memory of a large array.
+    """The bound of the memory pool, the idle bytes that it holds, and how often it had the memory of a large tensor.
 
     >>> import einsumx
     >>> einsumx.memory_pool_info()._fields

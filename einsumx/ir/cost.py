@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple, TypeVar
@@ -15,7 +15,7 @@ from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Program
+from einsumx.ir.program import Program, last_uses
 from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
@@ -77,7 +77,7 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
         program: lowered for a framework.
         kernels: of that framework; None to assume that they need no workspace.
     """
-    values = slots(program)
+    values = program.values
     costs = []
     for op in program.ops:
         sources = [values[slot] for slot in op.sources]
@@ -101,27 +101,6 @@ def _operand_bytes(operand: Operand) -> int:
     return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
 
 
-def last_uses(calls: Iterable[tuple[int, Sequence[int]]], result: int) -> dict[int, list[int]]:
-    """For each call, by the slot that it writes, the slots that no later call reads, without that of the result.
-
-    Args:
-        calls: the slot that each writes, and those that it reads.
-        result: the slot of the result.
-
-    >>> last_uses([(2, (0, 1)), (3, (2, 0))], 3)
-    {3: [0, 2], 2: [1]}
-    """
-    last: dict[int, int] = {}
-    for out, sources in calls:
-        for slot in (*sources, out):
-            last[slot] = out
-    dead: dict[int, list[int]] = {}
-    for slot, out in last.items():
-        if slot != result:
-            dead.setdefault(out, []).append(slot)
-    return dead
-
-
 def returns_view(program: Program) -> bool:
     """Whether the result may be a view of an operand."""
     slot = program.result
@@ -131,44 +110,6 @@ def returns_view(program: Program) -> bool:
                 return False
             (slot,) = op.sources
     return True
-
-
-def slots(program: Program, shapes: Mapping[int, tuple[int, ...]] | None = None) -> dict[int, Operand]:
-    """Shape, dtype and strides of every slot; computed results are C-contiguous. Sparse ones have estimates.
-
-    Args:
-        program: the program.
-        shapes: of all slots, if they are not those that follow from the program's operands.
-
-    Raises:
-        EinsumxError: an op does not fit the shapes of its sources.
-
-    >>> import einsumx
-    >>> program = einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32")
-    >>> slots(program)[2], slots(program)[3]
-    (Operand(shape=(3, 2), dtype='float32', strides=(1, 3)), Operand(shape=(4, 2), dtype='float32'))
-    """
-    found = dict(enumerate(program.operands))
-    if shapes is not None:
-        for slot, each in found.items():
-            found[slot] = Operand(shapes[slot], each.dtype, each.strides, nnz=each.nnz)
-    for op in program.ops:
-        sources = [found[slot] for slot in op.sources]
-        first = sources[0]
-        shape = op.result_shape([each.shape for each in sources]) if shapes is None else shapes[op.out]
-        estimate = sparse_work(op, sources, shape)
-        found[op.out] = Operand(
-            shape,
-            op.result_dtype(first.dtype),
-            op.result_strides(first.shape, first.strides),
-            nnz=None if estimate is None else estimate.nnz,
-        )
-    return found
-
-
-def result_strides(program: Program) -> tuple[int, ...]:
-    """The strides of a program's result."""
-    return slots(program)[program.result].strides or contiguous(program.shape)
 
 
 def op_cost(op: Op, sources: Sequence[Operand], result: Operand, workspace: int = 0) -> OpCost:
@@ -573,7 +514,7 @@ def op_seconds(op: Op, operands: Sequence[Operand], framework: Traits) -> float:
 
 def program_seconds(program: Program, framework: Traits) -> float:
     """Seconds that all ops of a program take."""
-    values = slots(program)
+    values = program.values
     return sum([op_seconds(op, [values[slot] for slot in op.sources], framework) for op in program.ops])
 
 

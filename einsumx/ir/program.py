@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from einsumx.ir.algebra import Algebra
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.records import HashedOnce, record
+from einsumx.ir.values import described
 
 if TYPE_CHECKING:
     from einsumx.ir import ops as kinds
@@ -17,14 +19,15 @@ else:
     kinds = LazyModule("einsumx.ir.ops")  # which imports this module; typing.get_type_hints needs it
 
 
-class _Referable(HashedOnce):
-    """Objects that weak references accept, as ``tf.function`` needs of what it traces."""
+class _Kept(HashedOnce):
+    """The values of a program, once they are computed; and weak references, which ``tf.function`` needs."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_values")
+    _values: tuple[Operand, ...]
 
 
 @record
-class Program(_Referable):
+class Program(_Kept):
     """A contraction as straight-line array calls over numbered slots.
 
     Lowering returns one. Users get its subclass :class:`einsumx.Plan`, which they can call, print and store.
@@ -93,6 +96,45 @@ class Program(_Referable):
         return self.contraction.algebra
 
     @property
+    def values(self) -> tuple[Operand, ...]:
+        """Shape, dtype and layout of each slot: of the operands, and of the result of each op.
+
+        Raises:
+            EinsumxError: the ops do not fit together, see :func:`~einsumx.ir.values.described`.
+
+        >>> import einsumx
+        >>> einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32").values[2]
+        Operand(shape=(3, 2), dtype='float32', strides=(1, 3))
+        """
+        try:
+            return self._values
+        except AttributeError:
+            values = described(self.ops, self.operands)
+            object.__setattr__(self, "_values", values)
+            return values
+
+    @property
     def calls(self) -> list[tuple[int, tuple[int, ...]]]:
         """For each op, the slot that it writes and those that it reads."""
         return [(op.out, op.sources) for op in self.ops]
+
+
+def last_uses(calls: Sequence[tuple[int, Sequence[int]]], result: int) -> dict[int, list[int]]:
+    """For each call, by the slot that it writes, the values of calls that no later one reads, without the result.
+
+    Args:
+        calls: the slot that each writes, and those that it reads.
+        result: the slot of the result.
+
+    >>> last_uses([(2, (0, 1)), (3, (2, 0)), (4, (2, 3))], 4)
+    {4: [2, 3]}
+    """
+    unused = {out for out, _ in calls}
+    unused.discard(result)
+    last: dict[int, list[int]] = {}
+    for out, sources in reversed(calls):
+        own = [slot for slot in (*dict.fromkeys(sources), out) if slot in unused]
+        if own:
+            last[out] = own
+            unused.difference_update(own)
+    return last

@@ -15,7 +15,6 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, names_in, shape_text
-from einsumx.ir.verify import replay
 from einsumx.log import log, tells_plans
 
 
@@ -94,14 +93,14 @@ def brief_text(program: Program) -> str:
     '800 of 0*1'
     """
     names = {slot: str(slot) for slot in range(len(program.operands))}
-    shapes = replay(program.ops, [operand.shape for operand in program.operands])
     copies: list[str] = []
     for op in program.ops:
         sources = [names[slot] for slot in op.sources]
         name = sources[0]
         match op:
             case ops.Matmul():
-                count = prod(shapes[op.out][:-2]) if min(len(shapes[slot]) for slot in op.sources) > 1 else 1
+                *sources_shapes, shape = [program.values[slot].shape for slot in (*op.sources, op.out)]
+                count = prod(shape[:-2]) if min(map(len, sources_shapes)) > 1 else 1
                 threads = f" {op.threads}" if op.threads else ""
                 name = f"{f'{count} of ' if count > 1 else ''}{'*'.join(map(_grouped, sources))}{threads}"
             case ops.Native():

@@ -18,7 +18,7 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.traits import HALVES, Traits, WideOp
-from einsumx.ir.verify import replay
+from einsumx.ir.values import described
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
 from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms, uses_of
@@ -123,8 +123,8 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
     for op in arithmetic:
         match op:
             case ops.Matmul():
-                shapes = replay(calls, [operand.shape for operand in operands])
-                return _product_of(shapes[op.lhs], shapes[op.rhs]) in wide
+                values = described(calls, operands)
+                return _product_of(values[op.lhs].shape, values[op.rhs].shape) in wide
             case ops.Native() if traits.pairs_by_einsum:
                 return "matmul" in wide
             case ops.Sum():

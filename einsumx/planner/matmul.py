@@ -8,6 +8,7 @@ The cheapest candidate is taken, by the cost model of :mod:`einsumx.ir.cost`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from functools import partial
 from itertools import product as combinations
 from math import prod
 from typing import NamedTuple
@@ -439,8 +440,11 @@ class _Search:
     def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
         key = term is self._lhs, contracted
         if key not in self._in_place:
-            layout = None if self._is_tiny else self._layouts.matrix
-            self._in_place[key] = _in_place(self._builder, term, free, contracted, layout)
+            read = partial(_in_place, self._builder, term, free, contracted)
+            access = read(None) if self._is_tiny else None
+            if access is None or access.loops:  # which are further batch axes
+                access = read(self._layouts.matrix)
+            self._in_place[key] = access
         return self._in_place[key]
 
     def _lies_along_sum(self, term: Term, contracted: Labels) -> bool:

@@ -15,10 +15,8 @@ from types import MappingProxyType
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.facets import semirings_of
 from einsumx.algebra.semiring import SemiringAlgebra
-from einsumx.dtypes import itemsize
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, visible
 from einsumx.ir import ops
-from einsumx.ir.cost import slots
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.render.recorder import Code, import_statement, recording
@@ -46,16 +44,15 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     framework, module = recording(adapter)
     _check_name(name, module)
     parameters, names = _operand_names(len(program.operands), module)
-    described = slots(program)
     statement = import_statement(adapter)
     imports, first = ("", statement) if "{" in statement else (statement, "")
-    body = [*filter(None, [first.format(operand=names[0])]), *_body(program, framework, names, described)]
+    body = [*filter(None, [first.format(operand=names[0])]), *_body(program, framework, names)]
     helper: list[str] = []
     if isinstance(program.algebra, SemiringAlgebra) and any("product(" in line for line in body):
         if name == "product":
             raise ValueError(f"name={name!r} cannot name the function; the code has another one of that name")
         helper = _product_lines(framework, program.algebra, program.dtype, first.format(operand="a"))
-    helper += filter(None, [framework.decorator([each.shape for each in described.values()])])
+    helper += filter(None, [framework.decorator([each.shape for each in program.values])])
     is_used = imports and re.search(rf"\b{module}\.", "\n".join([*helper, *body]))
     lines = [
         *([imports, "", ""] if is_used else []),
@@ -66,20 +63,19 @@ def plan_source(program: Program, adapter: Adapter, name: str = "contraction") -
     return "\n".join(lines) + "\n"
 
 
-def _body(program: Program, framework: Adapter, names: Sequence[str], described: dict[int, Operand]) -> list[str]:
+def _body(program: Program, framework: Adapter, names: Sequence[str]) -> list[str]:
     """The statements of the function; each contains one call that computes, with the views around it."""
-    algebra = program.algebra
-    shapes = {slot: each.shape for slot, each in described.items()}
-    dtypes = {slot: each.dtype for slot, each in described.items()}
+    algebra, described = program.algebra, program.values
 
     def kernel(op: ops.Op) -> Callable[..., Code]:
-        read = [shapes[slot] for slot in op.sources]
+        read = [described[slot].shape for slot in op.sources]
         if isinstance(op, ops.Matmul) and not algebra.is_plain:
             return _product_call(framework, *read)
-        return algebra.kernel(framework, op, read, dtypes[op.sources[0]])
+        return algebra.kernel(framework, op, read, described[op.sources[0]].dtype)
 
     def known(code: Code, slot: int) -> Code:
-        return Code(*code.parts, dtype=framework.dtype(dtypes[slot]), shape=shapes[slot], works=code.works)
+        value = described[slot]
+        return Code(*code.parts, dtype=framework.dtype(value.dtype), shape=value.shape, works=code.works)
 
     values = {slot: known(Code(name), slot) for slot, name in enumerate(names)}
     sources: dict[int, list[Code]] = {}
@@ -92,8 +88,8 @@ def _body(program: Program, framework: Adapter, names: Sequence[str], described:
         if isinstance(op, ops.Transpose | ops.Diagonal | ops.Copy) and op.reason:
             reasons[id(value)] = f"a copy: {visible(op.reason)}"
     made = [op.out for op in program.ops]
-    abouts = {id(values[slot]): visible(f"{shapes[slot]} {dtypes[slot]}") for slot in made}
-    large = {id(values[slot]) for slot in made if prod(shapes[slot]) * itemsize(dtypes[slot]) >= _LARGE}
+    abouts = {id(values[slot]): visible(f"{described[slot].shape} {described[slot].dtype}") for slot in made}
+    large = {id(values[slot]) for slot in made if described[slot].nbytes >= _LARGE}
     codes = [*(values[slot] for slot in made), values[program.result]]
     if not program.shape:
         codes.append(_recorded(framework, framework.element, codes[-1:]))

@@ -13,10 +13,11 @@ from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import backend_of, serving
 from einsumx.caches import Uncacheable, cached
-from einsumx.errors import REFUSALS, BackendError, EinsumxError
+from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
 from einsumx.runtime.request import Request, Written, as_fields, as_labels, names_as_sublists
@@ -95,6 +96,8 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
         else:
             try:
                 return run(*arrays) if out is None else run(out, *arrays)
+            except MemoryLimitError as error:  # in spite of a limit, memory ran out
+                raise error.with_traceback(None) from error.__cause__
             except EinsumxError:  # before any work, such as that out= is read-only
                 pass
         if out is not None:
@@ -296,6 +299,11 @@ def _made_ready(
             request = request.named(adapter)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
+    if request.memory_limit is not None:
+        if target[:3] != _NO_TARGET[:3]:
+            raise Uncacheable
+        limited: Run = hooks.ready_under_limit(request, adapter, signatures)
+        return limited
     if out is not None and request.algebra.has_exponents:
         raise Uncacheable
     prepared = prepare.from_signatures(request, adapter, signatures)
@@ -330,8 +338,7 @@ def _from_sublists(written: Labels, count: int) -> Written:
 def _check_lasting(adapter: Adapter, request: Request) -> None:
     """Raise Uncacheable if the meaning of the keywords may change between calls."""
     if (
-        request.memory_limit is not None
-        or (request.adapter or adapter).name != adapter.name
+        (request.adapter or adapter).name != adapter.name
         or type(request.optimize) not in (str, bool, tuple)
         or not _is_constant(adapter, request.dtype)
         or not _is_constant(adapter, request.framework.get("preferred_element_type"))

@@ -1,10 +1,10 @@
-"""``executable``: from a program to one Python function of its operands that calls a kernel for each op."""
+"""``run_of``: from a program to one Python function of its operands that calls a kernel for each op."""
 
 from __future__ import annotations
 
 import builtins
 import linecache
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from types import CodeType, FunctionType
@@ -14,14 +14,15 @@ from weakref import finalize
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.facets import out_of
 from einsumx.errors import EinsumxError, excerpt, shown
-from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.layout import contiguous, inverse, reshaped
+from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Program
+from einsumx.ir.program import Program, last_uses
 from einsumx.ir.sizes import Unknown, is_known
 
 
-def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
     """A function that runs ``program``; it does not check its operands.
 
     Args:
@@ -33,59 +34,75 @@ def executable(program: Program, adapter: Adapter, constants: Mapping[int, Array
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    calls, *_ = _compiled(program, adapter)
+    calls = _calls(program, adapter)
     values: Mapping[int, Array] = constants or {}
-    arguments = tuple(range(len(program.operands)))
+    arguments = tuple(range(len(program.contraction.operands)))
     if constants:
         arguments = tuple([slot for slot in arguments if slot not in constants])
         context = adapter.lasting(list(constants.values()))
         if context is not None:
             with context:
                 calls, values = _fold(program, adapter, constants, calls)
-    finish = None
-    if not program.shape:
-        last = program.ops[-1]
-        is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
-        is_element = is_sum and program.algebra.is_plain
-        if not is_element or program.dtype == "object":
-            finish = program.algebra.finish(adapter)
+    finish = _finish(program, adapter)
     run = _of_pair(calls, arguments, program.result, finish) if arguments else None
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
-    return program.algebra.prepare(adapter, run, program)
+    return program.contraction.algebra.prepare(adapter, run, program)
+
+
+def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None:
+    """The function that makes a result without axes an element; None if it is one, or has axes."""
+    contraction = program.contraction
+    if contraction.equation.output:
+        return None
+    last, algebra = program.ops[-1], contraction.algebra
+    is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
+    if is_sum and algebra.is_plain and contraction.dtype != "object":
+        return None
+    return algebra.finish(adapter)
 
 
 Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
 """The slot that an op writes, those that it reads, and its kernel."""
 
 
-def _compiled(
-    program: Program, adapter: Adapter, is_sized: bool = True
-) -> tuple[list[Call], dict[int, tuple[int, ...]], dict[int, str]]:
-    """The kernels of the ops, and the shape and the dtype of every slot.
-
-    Args:
-        program, adapter: as for :func:`executable`.
-        is_sized: whether all sizes are known; otherwise ops with unknown sizes get no kernel.
+def _calls(program: Program, adapter: Adapter) -> list[Call]:
+    """The kernels of the ops.
 
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    shapes: dict[int, tuple[int, ...]] = {}
-    dtypes: dict[int, str] = {}
-    for slot, operand in enumerate(program.operands):
-        shapes[slot], dtypes[slot] = operand.shape, operand.dtype
+    algebra = program.contraction.algebra
+    shapes: list[tuple[int, ...]] = []
+    dtypes: list[str] = []
+    for operand in program.contraction.operands:
+        shapes.append(operand.shape)
+        dtypes.append(operand.dtype)
     calls: list[Call] = []
-    for op in program.ops:
+    for op in program.ops:  # not program.values: a first call needs no strides, and nothing of the result
         sources, out = op.sources, op.out
         read, dtype = tuple(map(shapes.__getitem__, sources)), dtypes[sources[0]]
-        if is_sized or is_known(op.sizes):
-            calls.append((out, sources, _kernel(op, program, adapter, read, dtype)))
-        if out == program.result:
-            shapes[out], dtypes[out] = program.shape, program.dtype
-        else:
-            shapes[out], dtypes[out] = op.shape_after(read) or op.result_shape(read), op.result_dtype(dtype)
-    return calls, shapes, dtypes
+        calls.append((out, sources, _kernel(op, adapter, algebra, read, dtype)))
+        if op is not program.ops[-1]:
+            shapes.append(op.shape_after(read) or op.result_shape(read))
+            dtypes.append(op.result_dtype(dtype))
+    return calls
+
+
+def _kernel(
+    op: Op, adapter: Adapter, algebra: Algebra, shapes: Sequence[tuple[int, ...]], dtype: str
+) -> Callable[..., Any]:
+    try:
+        kernel: Callable[..., Any] | None = (
+            adapter.kernel(op, shapes, dtype)
+            if algebra is PLUS_TIMES  # its own method would be one more call
+            else algebra.kernel(adapter, op, shapes, dtype)
+        )
+    except NotImplementedError:
+        kernel = None
+    if kernel is None:
+        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
+    return kernel
 
 
 def _of_pair(
@@ -155,7 +172,7 @@ def _joined(
     return run
 
 
-def executable_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
+def run_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
     """A function that runs ``program`` op by op on operands of which some sizes are not known in advance.
 
     It reads them from the operands, and checks that each label has one size: some ops would give a wrong result
@@ -170,25 +187,27 @@ def executable_of_any_size(program: Program, adapter: Adapter, constants: Mappin
     Raises:
         EinsumxError: the adapter cannot run an op.
     """
-    calls, shapes, dtypes = _compiled(program, adapter, is_sized=False)
-    kernels = {out: kernel for out, _, kernel in calls}
     fixed = dict(constants or {})
-    spent = _spent(program.calls, program.result)
-    late = [slot for slot in range(len(program.operands)) if slot not in fixed]
-    finish = None if program.shape else program.algebra.finish(adapter)
+    arguments = [slot for slot in range(len(program.operands)) if slot not in fixed]
+    finish = _finish(program, adapter)
+    last = last_uses(program.calls, program.result)
+
+    def kernel_of(op: Op) -> Callable[..., Any]:
+        sources = [program.values[slot] for slot in op.sources]
+        return _kernel(op, adapter, program.algebra, [source.shape for source in sources], sources[0].dtype)
+
+    kernels = [kernel_of(op) if is_known(op.sizes) else None for op in program.ops]
 
     def run(*operands: Array) -> Array:
-        values = {**fixed, **dict(zip(late, operands))}
+        values = {**fixed, **dict(zip(arguments, operands))}
         sizes = _sizes_of(values, program, adapter)
-        for op in program.ops:
-            kernel = kernels.get(op.out)
-            if kernel is None:
-                sources = [shapes[slot] for slot in op.sources]
-                kernel = _kernel(op.sized(sizes), program, adapter, sources, dtypes[op.sources[0]])
-            values[op.out] = kernel(*[values[slot] for slot in op.sources])
-            for slot in spent.get(op.out, ()):
-                del values[slot]
-        return values[program.result] if finish is None else finish(values[program.result])
+        steps = (
+            (op.out, op.sources, kernel or kernel_of(op.sized(sizes)), last.get(op.out, ()))
+            for op, kernel in zip(program.ops, kernels)
+        )
+        _run(steps, values)
+        result = values[program.result]
+        return result if finish is None else finish(result)
 
     return program.algebra.prepare(adapter, run, program)
 
@@ -232,7 +251,7 @@ class Update(NamedTuple):
     out: Array
 
 
-def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] | None) -> Run | None:
+def run_into(program: Program, adapter: Adapter, strides: Sequence[int] | None) -> Run | None:
     """A function of the operands and an :class:`Update` that runs a program and the update, in one call at the end.
 
     Args:
@@ -248,12 +267,12 @@ def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] |
     if product is None or not program.shape:
         return None
     views = program.ops[program.ops.index(product) + 1 :]
-    calls, shapes, dtypes = _compiled(program, adapter)
-    undo = _undone(product, views, shapes, contiguous(program.shape) if strides is None else strides)
-    if undo is None or dtypes[product.out] != program.dtype:
+    undo = _undone(product, views, program.values, contiguous(program.shape) if strides is None else strides)
+    if undo is None or program.values[product.out].dtype != program.dtype:
         return None
     lhs, rhs = product.sources
-    add = out_of(adapter).product_into(product, (shapes[lhs], shapes[rhs]), dtypes[lhs])
+    shapes = program.values[lhs].shape, program.values[rhs].shape
+    add = out_of(adapter).product_into(product, shapes, program.values[lhs].dtype)
     if add is None:
         return None
 
@@ -264,14 +283,14 @@ def executable_into(program: Program, adapter: Adapter, strides: Sequence[int] |
         add(update.alpha, lhs, rhs, update.beta, out)
 
     arguments = (*range(len(program.operands)), program.ops[-1].out + 1)
-    before = [call for call in calls if call[0] < product.out]
+    before = [call for call in _calls(program, adapter) if call[0] < product.out]
     return adapter.prepare(
         _Steps([*before, (product.out, (lhs, rhs, arguments[-1]), kernel)], arguments, product.out, None, {}), program
     )
 
 
 def _undone(
-    product: Matmul, views: Sequence[Op], shapes: Mapping[int, tuple[int, ...]], strides: Sequence[int]
+    product: Matmul, views: Sequence[Op], values: Sequence[Operand], strides: Sequence[int]
 ) -> list[Transpose | Reshape] | None:
     """The views that turn ``out`` into an array for ``product`` itself, which ``views`` turn into the result.
 
@@ -285,28 +304,12 @@ def _undone(
             axes = inverse(op.axes)
             undone.append(Transpose(op.src, op.out, axes))
             strides = [strides[axis] for axis in axes]
-        elif isinstance(op, Reshape) and (steps := reshaped(shapes[op.out], strides, shapes[op.src])) is not None:
-            undone.append(Reshape(op.src, op.out, shapes[op.src]))
+        elif isinstance(op, Reshape) and (steps := reshaped(op.shape, strides, values[op.src].shape)) is not None:
+            undone.append(Reshape(op.src, op.out, values[op.src].shape))
             strides = steps
         else:
             return None
     return undone if 1 in strides[-2:] else None
-
-
-def _kernel(
-    op: Op, program: Program, adapter: Adapter, shapes: Sequence[tuple[int, ...]], dtype: str
-) -> Callable[..., Array]:
-    try:
-        kernel: Callable[..., Array] | None = (
-            adapter.kernel(op, shapes, dtype)
-            if program.algebra is PLUS_TIMES  # its own method would be one more call
-            else program.algebra.kernel(adapter, op, shapes, dtype)
-        )
-    except NotImplementedError:
-        kernel = None
-    if kernel is None:
-        raise EinsumxError(f"{adapter.name} cannot run {excerpt(str(op))}, an op of this plan; make the plan again")
-    return kernel
 
 
 def _fold(
@@ -328,8 +331,7 @@ def _fold(
 
     def run(*arrays: Array) -> list[Array]:
         values = dict(zip(slots, arrays))
-        for out, sources, kernel in early:
-            values[out] = kernel(*[values[slot] for slot in sources])
+        _run([(*call, ()) for call in early], values)
         return [values[slot] for slot in kept]
 
     folded = adapter.prepare(run, program)(*[constants[slot] for slot in slots])
@@ -353,7 +355,7 @@ def _code(arguments: tuple[int, ...], calls: tuple[Slots, ...], result: int, fin
         finishes: whether the result goes through ``finish``.
     """
     lines = [f"def run({', '.join(_named('x', slot) for slot in arguments)}):"]
-    spent = _spent(calls, result)
+    spent = last_uses(calls, result)
     for out, sources in calls:
         lines.append(f"{_named('x', out)} = {_named('k', out)}({', '.join(_named('x', slot) for slot in sources)})")
         if out in spent:
@@ -368,17 +370,16 @@ def _code(arguments: tuple[int, ...], calls: tuple[Slots, ...], result: int, fin
     return code
 
 
-def _spent(calls: Sequence[Slots], result: int) -> dict[int, list[int]]:
-    """For each call, by the slot that it writes, the values of calls that it uses last; operands are the caller's."""
-    unused = {out for out, _ in calls}
-    unused.discard(result)
-    spent: dict[int, list[int]] = {}
-    for out, sources in reversed(calls):
-        own = [slot for slot in (*dict.fromkeys(sources), out) if slot in unused]
-        if own:
-            spent[out] = own
-            unused.difference_update(own)
-    return spent
+Step: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any], Sequence[int]]
+"""A call, and the values that it uses last."""
+
+
+def _run(steps: Iterable[Step], values: dict[int, Array]) -> None:
+    """Run calls one by one on values by slot."""
+    for out, sources, kernel, spent in steps:
+        values[out] = kernel(*map(values.__getitem__, sources))
+        for slot in spent:
+            del values[slot]
 
 
 _RUNS = 8
@@ -404,8 +405,8 @@ class _Steps:
         constants: Mapping[int, Array],
     ) -> None:
         self._arguments, self._result, self._finish, self._constants = arguments, result, finish, constants
-        spent = _spent([call[:2] for call in calls], result)
-        self._calls = tuple([(out, sources, kernel, tuple(spent.get(out, ()))) for out, sources, kernel in calls])
+        spent = last_uses([call[:2] for call in calls], result)
+        self._steps: list[Step] = [(*call, spent.get(call[0], ())) for call in calls]
         self._runs = 0
         self._compiled: Run | None = None
 
@@ -417,20 +418,17 @@ class _Steps:
             self._compiled = self._compile()
             return self._compiled(*operands)
         values = {**self._constants, **dict(zip(self._arguments, operands))}
-        for out, sources, kernel, spent in self._calls:
-            values[out] = kernel(*map(values.__getitem__, sources))
-            for slot in spent:
-                del values[slot]
+        _run(self._steps, values)
         result = values[self._result]
         return result if self._finish is None else self._finish(result)
 
     def _compile(self) -> Run:
         names: dict[str, Any] = {"__builtins__": builtins}
-        names.update((f"k{out}", kernel) for out, _, kernel, _ in self._calls)
+        names.update((f"k{out}", kernel) for out, _, kernel, _ in self._steps)
         names.update((f"x{slot}", value) for slot, value in self._constants.items())
         if self._finish is not None:
             names["finish"] = self._finish
-        calls = tuple([(out, sources) for out, sources, _, _ in self._calls])
+        calls = tuple([(out, sources) for out, sources, _, _ in self._steps])
         return FunctionType(_code(self._arguments, calls, self._result, self._finish is not None), names)
 
 

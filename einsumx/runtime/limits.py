@@ -73,6 +73,13 @@ class MemoryLimit:
     progress: Progress = False
     resume: str | os.PathLike[str] | None = None
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it means the same in every call: a number of bytes in which the caller alone computes."""
+        amount = as_python(self.amount)
+        is_fraction = isinstance(amount, float) and amount < 1
+        return not is_fraction and self == MemoryLimit(self.amount)
+
     def __repr__(self) -> str:
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.kw_only}
         given = [f"{name}={value!r}" for name, value in named.items() if value]

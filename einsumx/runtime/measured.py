@@ -13,7 +13,7 @@ from einsumx.measuring.findings import Finding, key_of, now
 from einsumx.measuring.trials import Attempt, Trials
 from einsumx.planner.candidates import Candidate, candidates, selected_program
 from einsumx.planner.selection import Selection
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 
 _MOST_OPERANDS = 32
 """The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
@@ -59,7 +59,7 @@ def trying(
 
     def compiled(selection: Selection) -> Run:
         program = programs.get(selection)  # None for a combination of candidates
-        return executable(program or selected_program(contraction, selection), adapter, constants)
+        return run_of(program or selected_program(contraction, selection), adapter, constants)
 
     def report(attempts: Sequence[Attempt], chosen: Attempt) -> None:
         seconds = chosen.least, attempts[0].least

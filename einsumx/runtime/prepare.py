@@ -107,11 +107,11 @@ def runnable(
     if options is not None:
         adapter = adapter.configured(options)
     if has_unknown:
-        of_any_size = execute.executable_of_any_size(program, adapter, constants)
+        of_any_size = execute.run_of_any_size(program, adapter, constants)
         return Prepared(program, of_any_size, is_fixed=False)
     run = measured.trying(adapter, asked, is_path_free, constants) if is_measured else None
     is_fixed = run is None and not constants and options is None
-    return Prepared(program, run or execute.executable(program, adapter, constants), is_fixed)
+    return Prepared(program, run or execute.run_of(program, adapter, constants), is_fixed)
 
 
 by_contraction = cached("plans")(runnable)

@@ -19,7 +19,7 @@ from einsumx.ir.verify import verify
 from einsumx.planner import path
 from einsumx.planner.search import MOST_OF_ALL_ORDERS, pace_of
 from einsumx.runtime.conversion import arrays_of, check_operand, described, one_device
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 from einsumx.runtime.front import moved
 from einsumx.runtime.prepare import by_contraction, plan
 
@@ -92,4 +92,4 @@ def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool, _
     here, there = [program.algebra.traits(adapter, each) for each in (device, program.device)]
     if not fits or here != there:
         program = retarget(program, adapter.name, device)
-    return executable(program, adapter)
+    return run_of(program, adapter)

@@ -262,7 +262,7 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
     is_view = cost.returns_view(program)
     run_into = None
     if prepared.is_fixed and program.dtype == dtype == adapter.dtype_name(out[2]):
-        run_into = execute.executable_into(program, adapter, adapter.operand(out).strides)
+        run_into = execute.run_into(program, adapter, adapter.operand(out).strides)
 
     def run_update(scale: Factors, out: Array, *arrays: Array) -> Array:
         check(out, arrays)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from einsumx.adapters.registry import get_backend
-from einsumx.host.array_memory import is_leased
 from einsumx.host.files import status_of
 
 
@@ -126,10 +125,10 @@ def region_at(start: int, stop: int) -> Region | None:
 
 
 def _is_allocated(array: Any) -> bool:
-    """Whether Python or the pool allocated the memory of an array, which then is no map."""
+    """Whether Python allocated the memory of an array, which then is no map."""
     while is_array(array) or isinstance(array, memoryview):
         array = array.obj if isinstance(array, memoryview) else array.base
-    return isinstance(array, bytes | bytearray | python_array) or is_leased(array)
+    return isinstance(array, bytes | bytearray | python_array)
 
 
 _DESCRIPTORS = 4096

@@ -15,7 +15,7 @@ from einsumx.host import array_memory
 from einsumx.ir.cost import returns_view
 from einsumx.ir.text import tell_plan
 from einsumx.measuring.calibration import place_of
-from einsumx.runtime.execute import executable
+from einsumx.runtime.execute import run_of
 
 Read: TypeAlias = tuple[int, Box]
 """The number of an operand, and the part of it to read."""
@@ -25,6 +25,9 @@ Steps: TypeAlias = Generator[Read, list[Array] | None, Array]
 
 Contract: TypeAlias = Callable[[Stage, tuple[int, ...], Sequence[Array]], Array]
 """Runs a stage on blocks of its inputs, in which labels have these sizes."""
+
+_ONCE: tuple[BlockIndex] = ({},)
+"""The steps of no loop."""
 
 
 class Blocks:
@@ -72,7 +75,7 @@ class Blocks:
             key = part, adapter, adapter.planning_mode(part.device)
             if key not in programs.runs:
                 tell_plan(part, adapter)
-                programs.runs[key] = executable(part, adapter)
+                programs.runs[key] = run_of(part, adapter)
             # Sums are added in place, so the first one must not be a view of an operand.
             return programs.runs[key], part.dtype, bool(stage.loops) and returns_view(part)
 
@@ -134,7 +137,8 @@ class Blocks:
             stage: None for that of the result.
         """
         total, stage = None, stage or self._root
-        for number, inner in enumerate(islice(self._grid.steps(stage.loops), start, stop)):
+        steps = self._grid.steps(stage.loops) if stage.loops else _ONCE
+        for number, inner in enumerate(islice(steps, start, stop)):
             here = {**index, **inner}
             if self._kept:
                 self._kept = {key: kept for key, kept in self._kept.items() if kept[1] == _at(kept[0], here)}

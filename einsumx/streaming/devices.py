@@ -119,7 +119,7 @@ class _Lane:
         self._queue: SimpleQueue[Piece | None] = SimpleQueue()
         self._error: BaseException | None = None
         self._open = ExitStack()
-        reader = Reader(sources, self._reads(), program.blocking.read_ahead, self._carried)
+        reader = Reader(sources, self._reads(), program.blocking.read_ahead, adapter)
         self._read_block = self._open.enter_context(reader)
         self._open.callback(self._queue.put, None)
         self._thread = self._open.enter_context(futures.ThreadPoolExecutor(1, f"einsumx-{device}"))

@@ -80,12 +80,13 @@ class Source:
         """Release buffers; it can be read again afterwards."""
 
 
-class _OnDevice(Source):
+class InPlace(Source):
     """An array of the framework on the device that computes."""
 
-    def __init__(self, array: Array, adapter: Adapter) -> None:
-        self._array, self._adapter, self._part = array, adapter, blocks_of(adapter).part
-        self.operand = adapter.operand(adapter.signature(array))
+    def __init__(self, array: Array, adapter: Adapter, operand: Operand | None = None) -> None:
+        assert adapter.blocks is not None  # others were refused when the contraction was planned
+        self._array, self._adapter, self._part = array, adapter, adapter.blocks.part
+        self.operand = operand or adapter.operand(adapter.signature(array))
         self.in_place = adapter.cpu.strided
 
     def read(self, box: Box) -> Array:
@@ -111,7 +112,7 @@ class _OnDevice(Source):
             return self._adapter.to_numpy(self._adapter.cast(array, wide))
 
 
-class _Mapped(_OnDevice):
+class _Mapped(InPlace):
     """An array on a memory-mapped file, which the framework reads in place."""
 
     def __init__(self, array: Array, adapter: Adapter, mapped: Any) -> None:
@@ -137,7 +138,7 @@ class _Mapped(_OnDevice):
         return self.stored[box]
 
 
-class _Copied(_OnDevice):
+class _Copied(InPlace):
     """An array of the framework whose blocks are copied or moved to the device, so that its layout does not matter."""
 
     def __init__(self, array: Array, adapter: Adapter, copy: Callable[[Array], Array]) -> None:
@@ -293,7 +294,7 @@ def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring |
 def _in_place(array: Array, adapter: Adapter, host: Any) -> Source:
     """An array that is read in place; ``host`` is the NumPy array that has its memory, if any."""
     is_mapped = host is not None and mapping(host) is not None
-    return _Mapped(array, adapter, host) if is_mapped else _OnDevice(array, adapter)
+    return _Mapped(array, adapter, host) if is_mapped else InPlace(array, adapter)
 
 
 def _numpy_has_dtype(array: Array, adapter: Adapter) -> bool:
@@ -311,7 +312,7 @@ class Reader:
         sources: one for each operand.
         reads: the blocks that will be requested, in order.
         ahead: bytes of blocks that may be read before they are requested; 0 for none.
-        carried: prepares a function of the framework to be called in another thread.
+        adapter: of the framework whose functions the thread calls; None if it needs no preparation for that.
     """
 
     def __init__(
@@ -319,9 +320,10 @@ class Reader:
         sources: Sequence[Source],
         reads: Iterator[Read],
         ahead: int,
-        carried: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function,
+        adapter: Adapter | None = None,
     ) -> None:
-        self._sources, self._reads, self._ahead, self._carried = sources, reads, ahead, carried
+        self._sources, self._reads, self._ahead, self._adapter = sources, reads, ahead, adapter
+        self._carried_bring = self._bring
         self._ready: deque[tuple[Array, int, BaseException | None]] = deque()
         self._bytes = 0  # of blocks that were read, or are being read, and have not been requested
         self._is_waiting = self._closed = False
@@ -329,7 +331,9 @@ class Reader:
 
     def __enter__(self) -> Callable[[int, Box], Array]:
         if self._ahead:
-            self._changed, self._carried_bring = threading.Condition(), self._carried(self._bring)
+            self._changed = threading.Condition()
+            if self._adapter is not None:
+                self._carried_bring = blocks_of(self._adapter).carried(self._bring)
             thread = threading.Thread(target=self._run, name="einsumx-reader", daemon=True)
             self._thread = thread if started(thread) else None  # else nothing is read ahead
         return self.read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -84,11 +83,6 @@ class Limited(Workload):
     operands: Sequence[Any] = ()
     passes: Passes | None = None
     alpha: Any = 1
-
-    @property
-    def is_read(self) -> bool:
-        """Whether any operand is read from a file, or brought to the device."""
-        return not all(source.in_place and source.stored is None for source in self.sources)
 
 
 # -- planning -----------------------------------------------------------------------------------------------------
@@ -410,17 +404,18 @@ def _gives_back(program: BlockedProgram) -> bool:
 
 def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> BaseException | None:
     """Compute and write the blocks that are left; return the error if memory runs out."""
-    target, program, gives_back, is_writing = limited.target, limited.program, False, False
+    target, program, is_writing = limited.target, limited.program, False
     left = ledger.left(program.grid)
     missing = set(left)
-    if target.out is not None or limited.is_read:
-        gives_back = _gives_back(program)
-        for source in limited.sources:
-            source.gives_back = gives_back
+    gives_back = target.outlives and _gives_back(program)
+    for source in limited.sources:
+        if source.stored is not None or not source.in_place:
+            source.gives_back = _gives_back(program)
             source.is_result = not program.blocking.order and program.equation.is_rearrangement
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
-        with closing(compute_values(left, progress)) as values:
+        values = compute_values(left, progress)
+        try:
             for number, block in values:
                 box = program.grid.boxes[number]
                 if block is not None:  # else its worker has written it
@@ -432,6 +427,8 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
                 missing.discard(number)
                 if gives_back:
                     give_back(target.out, box)
+        finally:
+            values.close()
     except Exception as error:
         cause = error.__cause__ if isinstance(error, BlockError) else error
         if cause is None or not is_out_of_memory(cause):
@@ -486,7 +483,7 @@ def _values(work: Workload, left: Mapping[int, BlockIndex], progress: Progress) 
     reads = Blocks.reads(program, left.values())
     with (
         Reported(progress, lambda: Blocks.steps(program, left.values())) as step,
-        Reader(work.sources, reads, program.blocking.read_ahead, blocks_of(adapter).carried) as read,
+        Reader(work.sources, reads, program.blocking.read_ahead, adapter) as read,
     ):
         blocks = Blocks.computing(program, adapter, step)
         for number, index in left.items():

@@ -358,7 +358,7 @@ class Output:
         factors = self._factors
         if self._out is None:
             fresh = _Fresh(program, self._adapter, self._order)
-            if program.algebra.has_exponents:
+            if program.contraction.algebra.has_exponents:
                 return _Mantissa(fresh)
             return fresh
         final = self._checked(program, casting, at_once)

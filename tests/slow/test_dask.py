@@ -88,20 +88,6 @@ def test_nothing_is_computed_before_it_is_asked_for():
     assert einsumx.einsum("ij,jk->ik", lazy, lazy).shape == (4, 4)
 
 
-def test_no_contracted_axis_is_gathered_in_one_chunk():
-    seen = []
-
-    def note(block):
-        seen.append(block.nbytes)
-        return block
-
-    operand = da.ones((8, 4096), chunks=(8, 64)).map_blocks(note, dtype=float, meta=np.empty((0, 0)))
-    result = einsumx.einsum("ij,kj->ik", operand, operand)
-    assert result.compute(scheduler="sync").tolist() == np.full((8, 8), 4096.0).tolist()
-    assert max(seen) == 8 * 64 * 8
-    assert len(result.__dask_graph__()) < 64 * 6
-
-
 def tasks(array):
     """How many tasks a lazy array takes, and how many of them rechunk."""
     layers = array.__dask_graph__().layers
@@ -453,13 +439,6 @@ def test_no_chunk_is_changed_by_the_sums_over_it():
     x = da.concatenate([da.from_array(each, chunks=-1) for each in held], axis=1)
     assert einsumx.einsum("ij->i", x).compute(scheduler="sync").tolist() == [2.0] * 4
     assert [each.tolist() for each in held] == [[[1.0]] * 4] * 2
-
-
-def test_the_memory_pool_is_not_used_for_chunks():
-    before = einsumx.memory_pool_info()
-    x = da.ones((2200, 2200), chunks=-1)
-    einsumx.einsum("ij,jk->ik", x, x).compute(scheduler="sync")
-    assert einsumx.memory_pool_info()[1:] == before[1:]
 
 
 # -- plans, expressions, patch and the command ------------------------------------------------------------------------
