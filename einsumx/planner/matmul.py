@@ -419,7 +419,7 @@ class _Search:
         for rows in orders:
             targets = [(turned, (*axes.batch, *axes.matrix(rows, turned=turned))) for turned in (False, True)]
             copies = [
-                OperandAccess(rows, (), turned, _copy(builder, self._model, term.memory, target))
+                OperandAccess(rows, (), turned, copy_seconds(builder, self._model, term.memory, target))
                 for turned, target in targets
             ]
             if self._all or self._reads_packed or self._turns_matter or not (traits.strided or traits.transpose_flags):
@@ -435,7 +435,7 @@ class _Search:
         if access.copy is None or own == axes.batch:
             return access
         target = (*own, *axes.matrix(access.rows, turned=access.transposed))
-        return access._replace(copy=_copy(self._builder, self._model, term.memory, target))
+        return access._replace(copy=copy_seconds(self._builder, self._model, term.memory, target))
 
     def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
         key = term is self._lhs, contracted
@@ -458,7 +458,7 @@ class _Search:
 # -- moving data ------------------------------------------------------------------------------------------------------
 
 
-def _copy(builder: Builder, model: CostModel, source: Labels, target: Labels) -> float:
+def copy_seconds(builder: Builder, model: CostModel, source: Labels, target: Labels) -> float:
     """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
     before = [label for label in source if builder.sizes[label] != 1]
     after = [label for label in target if builder.sizes[label] != 1]
@@ -475,7 +475,7 @@ def result_copy(builder: Builder, pair: Pair, result: Labels) -> tuple[float, bo
     if target is not None:
         if target == result:
             return 0.0, False
-        return (traits.rates.view, False) if traits.strided else (_copy(builder, model, result, target), True)
+        return (traits.rates.view, False) if traits.strided else (copy_seconds(builder, model, result, target), True)
     takes_strides = traits.strided and traits.layouts(pair.dtype).batch == "strided"
     if use.is_ready(result, builder.sizes, takes_strides):
         return 0.0, False

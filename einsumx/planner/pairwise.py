@@ -7,7 +7,7 @@ einsum kernel if that is cheaper, for few elements or many tiny products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from einsumx.planner.matmul import (
     Pair,
     candidates,
     choose,
+    copy_seconds,
     matmul,
     reads_packed,
     result_copy,
@@ -282,65 +283,85 @@ def _along_batch(builder: Builder, pair: Pair) -> Iterator[_Candidate]:
                 yield _Candidate(seconds, make, None, "einsum along the batch")
 
 
-class _Runs(NamedTuple):
-    """A packed operand as four axes: labels of the batch, rows or summed ones, more of the batch, summed ones or rows.
+class _Apart(NamedTuple):
+    """An operand as four axes, of which the second and the last are those of its matrices; without labels of size 1.
 
-    Labels of size 1 are left out.
+    Attributes:
+        term: the operand.
+        outer, first, batch, last: the labels of the axes.
+        copy: the seconds of copying it first; None if it lies so.
     """
 
+    term: Term
     outer: Labels
     first: Labels
     batch: Labels
     last: Labels
+    copy: float | None
 
+    @property
+    def axes(self) -> tuple[Labels, ...]:
+        return self.outer, self.first, self.batch, self.last
 
-def _runs(builder: Builder, term: Term, shared: Labels, contracted: Labels) -> Iterator[_Runs]:
-    """The ways to see a term as these axes.
+    @property
+    def labels(self) -> Labels:
+        return (*self.outer, *self.first, *self.batch, *self.last)
 
-    At least one label is outside: otherwise each matrix is spread over the whole array, and memory is the bottleneck.
-    """
-    labels = tuple([label for label in term.labels if builder.sizes[label] != 1])
-    own = tuple(filter(shared.__contains__, labels))
-    for count in range(1, len(own)):
-        start = labels.index(own[count])
-        end = start + len(own) - count
-        runs = _Runs(labels[:count], labels[count:start], labels[start:end], labels[end:])
-        if (*runs.outer, *runs.batch) == own and contracted in (runs.first, runs.last):
-            yield runs
+    @property
+    def name(self) -> str:
+        """The labels of the axes, and whether it is copied."""
+        return f"{':'.join('.'.join(map(str, axis)) for axis in self.axes)}{'c' * (self.copy is not None)}"
 
 
 def _around_batch(builder: Builder, pair: Pair) -> Iterator[_Candidate]:
-    """The framework's own einsum of operands with labels of the batch between rows and columns, if it is a product."""
-    sizes, shared = builder.sizes, pair.classes.batch
-    contracted = tuple([label for label in pair.lhs.labels if label in pair.classes.contracted and sizes[label] != 1])
-    if not contracted:
-        return
-    ones = tuple([label for label in pair.classes.kept if sizes[label] == 1])
-    for sides, swapped in (((pair.lhs, pair.rhs), ""), ((pair.rhs, pair.lhs), " swapped")):
-        for left, right in product(*[_runs(builder, side, shared, contracted) for side in sides]):
-            if (left.outer, left.batch) != (right.outer, right.batch):
-                continue
-            rows, cols = [runs.last if runs.first == contracted else runs.first for runs in (left, right)]
-            axes = {left.outer: 0, contracted: 1, left.batch: 2}
-            terms = [tuple([axes.get(run, other) for run in runs]) for runs, other in ((left, 3), (right, 4))]
+    """The framework's own einsum of operands with labels of the batch between rows and columns, if it is a product.
+
+    At least one label of the batch is outside: otherwise each matrix is spread over the whole array, and memory is the
+    bottleneck.
+    """
+    lies = [tuple([label for label in term.labels if builder.sizes[label] != 1]) for term in (pair.lhs, pair.rhs)]
+    orders = [tuple(filter(pair.classes.batch.__contains__, labels)) for labels in lies]
+    sums = dict.fromkeys([tuple(filter(pair.classes.contracted.__contains__, labels)) for labels in lies])
+    ones = [label for label in pair.classes.kept if builder.sizes[label] == 1]
+    splits = dict.fromkeys([(order[:count], order[count:]) for order in orders for count in range(1, len(order))])
+    for (outer, batch), contracted in product(splits, filter(None, sums)):
+        lefts, rights = (_apart(builder, pair, term, outer, batch, contracted) for term in (pair.lhs, pair.rhs))
+        for left, right in (*product(lefts, rights), *product(rights, lefts)):
+            axes = {outer: 0, contracted: 1, batch: 2}
+            terms = [tuple([axes.get(axis, rest) for axis in side.axes]) for side, rest in ((left, 3), (right, 4))]
             equation = native_equation(terms, (0, 3, 2, 4))
             factor = builder.traits.einsum_factor(equation)
             if factor is None:
                 continue
-            result = (*left.outer, *rows, *left.batch, *cols, *ones)
-            amounts = map(builder.size, ((*left.outer, *left.batch), rows, cols, contracted))
-            seconds = builder.model(pair.dtype).matmul(1, *amounts, factor=factor)
-            seconds += result_copy(builder, pair, result)[0] + 2 * builder.traits.rates.view
-            operands = tuple([(side.slot, runs) for side, runs in zip(sides, (left, right))])
-            make = partial(_native_of_runs, operands=operands, equation=equation, result=result)
-            yield _Candidate(seconds, make, None, f"einsum around {'.'.join(map(str, left.batch))}{swapped}")
+            rows, cols = [side.last if side.first == contracted else side.first for side in (left, right)]
+            result = (*outer, *rows, *batch, *cols, *ones)
+            matrices, height, width, inner = map(builder.size, ((*outer, *batch), rows, cols, contracted))
+            seconds = builder.model(pair.dtype).matmul(1, matrices, height, width, inner, factor=factor)
+            seconds += (left.copy or 0.0) + (right.copy or 0.0) + result_copy(builder, pair, result)[0]
+            make = partial(_einsum_apart, sides=(left, right), equation=equation, result=result)
+            name = f"einsum {left.name}*{right.name}"
+            yield _Candidate(seconds + 2 * builder.traits.rates.view, make, None, name)
 
 
-def _native_of_runs(
-    builder: Builder, _: Pair, operands: Sequence[tuple[int, _Runs]], equation: str, result: Labels
-) -> Term:
-    slots = tuple([builder.reshape(slot, tuple(map(builder.size, runs))) for slot, runs in operands])
-    out = builder.add(ops.Native, slots, equation)
+def _apart(builder: Builder, pair: Pair, term: Term, outer: Labels, batch: Labels, contracted: Labels) -> list[_Apart]:
+    """The term as it lies, if that is so; otherwise its copies."""
+    labels = [label for label in term.labels if builder.sizes[label] != 1]
+    free = tuple([label for label in labels if label not in (*outer, *batch, *contracted)])
+    sides = [_Apart(term, outer, *ends, None) for ends in ((free, batch, contracted), (contracted, batch, free))]
+    in_place = [side for side in sides if side.labels == tuple(labels)]
+    model = builder.model(pair.dtype)
+    return in_place or [side._replace(copy=copy_seconds(builder, model, term.memory, side.labels)) for side in sides]
+
+
+def _einsum_apart(builder: Builder, _: Pair, sides: tuple[_Apart, _Apart], equation: str, result: Labels) -> Term:
+    slots = []
+    for side in sides:
+        term = side.term
+        if side.copy is not None:
+            ones = [label for label in term.labels if label not in side.labels]
+            term = builder.pack(term, (*side.labels, *ones), "its axes in the order of the einsum")
+        slots.append(builder.reshape(term.slot, tuple(map(builder.size, side.axes))))
+    out = builder.add(ops.Native, tuple(slots), equation)
     return builder.packed(builder.reshape(out, builder.shape(result)), result)
 
 
