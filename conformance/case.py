@@ -175,17 +175,12 @@ class Outcome:
     reproducer: str = ""
 
 
-def matches(case: str, pattern: str) -> bool:
-    """Whether a case's id matches a pattern, in which ``*`` is any text and ``?`` any character.
+def as_expression(pattern: str) -> re.Pattern[str]:
+    """A pattern of cases' ids, in which ``*`` is any text and ``?`` any character, as a regular expression.
 
-    >>> matches("sublists/[0,1];[1,2] (2,3) (3,4) float32", "sublists/[0,1]*")
+    >>> as_expression("sublists/[0,1]*").match("sublists/[0,1];[1,2] (2,3) (3,4) float32") is not None
     True
     """
-    return as_expression(pattern).match(case) is not None
-
-
-def as_expression(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression, in which ``[`` has no special meaning."""
     return re.compile(translate(pattern.replace("[", "[[]")))
 
 

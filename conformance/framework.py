@@ -182,14 +182,15 @@ class Framework:
     def promote(self, first: str, second: str) -> str | None:
         """The dtype of a product of arrays of two dtypes; None if the library does not promote them.
 
-        The default is for libraries with the functions of the array API standard.
+        The default is for libraries with the functions of the array API standard, and for NumPy, which takes names too.
         """
         with suppress(TypeError):
-            return self.dtype_name(self.xp.result_type(getattr(self.xp, first), getattr(self.xp, second)))
+            dtypes = (getattr(self.xp, name, name) for name in (first, second))
+            return self.dtype_name(self.xp.result_type(*dtypes))
         return None
 
-    def other_devices(self, device: str) -> tuple[str, ...]:
-        """The devices here that arrays can be on, except ``device``."""
+    def devices(self) -> tuple[str, ...]:
+        """The devices here that arrays can be on; empty if there is one alone."""
         return ()
 
     def needs_layout(self, layout: str) -> None:

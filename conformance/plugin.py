@@ -43,7 +43,7 @@ def suite_test(
         callables: functions to judge instead of einsumx, as ``module:name``.
         device: the device of the arrays; by default the framework's default.
         level: ``"quick"`` for some of the cases, ``"full"`` for all.
-        select: a pattern of cases, in the syntax of :func:`~einsumx.conformance.case.matches`.
+        select: a pattern of cases, in the syntax of :func:`~einsumx.conformance.case.as_expression`.
         random: the number of random problems in each dtype; by default the level's.
         seed: the seed of the random problems.
 

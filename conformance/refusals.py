@@ -93,7 +93,8 @@ def refusal_message(case: Case, subject: Subject, arrays: Sequence[Any]) -> str:
         except Exception as error:  # noqa: BLE001  its class is judged below
             raised = error
         else:
-            raise Failure(f"no error came, but {_description(result)}")
+            shape = getattr(result, "shape", "()")
+            raise Failure(f"no error came, but a {type_name(type(result))} of shape {shape}")
     if case.out and not np.array_equal(subject.framework.values(options["out"]), _sentinels(case.out)):
         raise Failure(f"out was written before the {type(raised).__name__}")
     if calls:
@@ -149,7 +150,3 @@ def _calls_of_the_adapter(subject: Subject) -> Iterator[list[str]]:
 
 def _sentinels(out: ArraySpec) -> Any:
     return rounded(np.full(out.shape, SENTINEL), out.dtype)
-
-
-def _description(result: Any) -> str:
-    return f"a {type_name(type(result))} of shape {getattr(result, 'shape', '()')}"

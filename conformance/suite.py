@@ -76,7 +76,7 @@ def cases(level: Level = "full", select: str = "*", random: int | None = None, s
 
     Args:
         level: ``"quick"`` for a selection of the cases, ``"full"`` for all.
-        select: the pattern, in the syntax of :func:`~einsumx.conformance.case.matches`.
+        select: the pattern, in the syntax of :func:`~einsumx.conformance.case.as_expression`.
         random: the number of random problems in each dtype; by default :data:`RANDOM`.
         seed: the seed of the random problems.
 

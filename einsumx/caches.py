@@ -16,7 +16,6 @@ Value = TypeVar("Value")
 
 _BOUNDS = {
     "calls": 4096,
-    "forms": 4096,
     "plans": 1024,
     "equations": 1024,
     "stored": 256,
@@ -27,8 +26,6 @@ _BOUNDS = {
 _UNCOUNTED = {
     "plan objects": 256,
     "blocked plan objects": 256,
-    "promotions": 256,
-    "number places": 256,
     "names": 1024,
 }
 """The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
@@ -52,13 +49,10 @@ class CacheInfo(NamedTuple):
 
 
 def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Value]]:
-    """A decorator that keeps a function's results in the cache of that name.
-
-    The cache of forms tells arguments of different types apart, because it is searched before they are checked.
-    """
+    """A decorator that keeps a function's results in the cache of that name."""
 
     def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
-        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name], typed=name == "forms")(function)
+        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name])(function)
         _caches[name] = wrapper
         return wrapper
 
@@ -74,15 +68,14 @@ def when_cleared(function: Callable[[], None]) -> Callable[[], None]:
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
-    A call with no keyword but ``out=`` is looked up in ``calls``, and one with Python numbers or most other keywords in
-    ``forms``.
-    On a miss there, and for all other calls, such as those with nested lists and :func:`einsumx.plan`, ``plans`` is
-    searched by what the call computes. Equations that are not plain letters or integers are looked up in ``equations``.
+    A call is looked up in ``calls``. On a miss there, and for all other calls, such as those with nested lists and
+    :func:`einsumx.plan`, ``plans`` is searched by what the call computes. Equations that are not plain letters or
+    integers are looked up in ``equations``.
     ``stored`` is for plans that are called, ``blocks`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'forms', 'plans', 'stored']
+    ['blocks', 'calls', 'equations', 'plans', 'stored']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name in _BOUNDS.keys() & _caches:

@@ -16,7 +16,7 @@ from einsumx.ir.bind import planned_sizes
 from einsumx.ir.sizes import may_be_equal
 from einsumx.measuring.effort import get_effort
 from einsumx.planner.path import Optimize, find_path
-from einsumx.runtime.calls import are_plain, is_key, mode_of
+from einsumx.runtime.calls import is_key, mode_of
 from einsumx.runtime.conversion import arrays_of
 from einsumx.runtime.dtype_rules import name_of_dtype
 from einsumx.runtime.equations import sized_equation
@@ -144,11 +144,8 @@ class Expression:
             run = self._ready(adapter, order, mode, target, *map(adapter.signature, operands))
         except (EinsumxError, Uncacheable):
             pass  # what follows checks the operands, and raises the error
-        except AttributeError:
-            if are_plain((*operands, out)):
-                raise
         except Exception:
-            if is_key(operands, order):
+            if is_key((*operands, out), order):
                 raise
         else:
             return run(*operands) if out is None else run(out, *operands)

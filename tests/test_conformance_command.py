@@ -16,7 +16,7 @@ import pytest
 from einsumx.adapters import registry
 from einsumx.cli.main import main
 from einsumx.conformance import command, suite
-from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, matches
+from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, as_expression
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.report import terminal
 from einsumx.conformance.report.markdown import markdown
@@ -212,7 +212,7 @@ def test_names_of_cases_are_unique_and_the_quick_level_is_part_of_the_full():
 
 def test_every_case_is_selected_by_its_name():
     for case in suite.cases("quick"):
-        assert matches(case.id, case.id)
+        assert as_expression(case.id).match(case.id)
 
 
 def test_functions_are_judged_on_the_arrays_of_each_backend_that_is_named():

@@ -23,7 +23,7 @@ class Deviation:
     r"""Cases in which a subject deviates from the contract.
 
     Attributes:
-        cases: patterns of case ids, one per line, in the syntax of :func:`~einsumx.conformance.case.matches`. A ``|``
+        cases: patterns of case ids, one per line; see :func:`~einsumx.conformance.case.as_expression`. A ``|``
             separates alternatives for one word of an id; a leading ``!`` excludes cases.
         reason: a sentence for the subject's users.
         since: the first version that deviates; empty for all earlier versions.

@@ -33,7 +33,7 @@ def _stays_on_its_device(case: Case, subject: Subject) -> None:
     """On each other device, the result is on the device of the operands, with and without ``out``."""
     framework = subject.framework
     hosts = case.values()
-    for device in _other_devices(subject):
+    for device in _devices(subject)[1:]:
         arrays = _arrays_on(device, case, hosts, subject)
         _judge_on(device, subject.call(case, arrays), case, hosts, subject)
         if dict(case.options).get("dtype") is None and not framework.immutable:
@@ -46,7 +46,7 @@ def _stays_on_its_device(case: Case, subject: Subject) -> None:
 
 def _follows_to_the_device(case: Case, subject: Subject) -> None:
     """With arrays on another device, Python's lists and scalars go there too."""
-    for device in _other_devices(subject):
+    for device in _devices(subject)[1:]:
         result = subject.call(case, _arrays_on(device, case, case.values(), subject))
         if subject.framework.device(result) != device:
             raise Failure(f"the result is on {subject.framework.device(result)}, not on {device}")
@@ -54,7 +54,7 @@ def _follows_to_the_device(case: Case, subject: Subject) -> None:
 
 def _two_devices_are_refused(case: Case, subject: Subject) -> None:
     """Operands on two devices are an error; einsumx's message names both."""
-    here, elsewhere = _two_devices(subject)
+    here, elsewhere, *_ = _devices(subject)
     hosts = case.values()
     arrays = {device: _arrays_on(device, case, hosts, subject) for device in (here, elsewhere)}
     for first, others in ((here, elsewhere), (elsewhere, here)):
@@ -65,7 +65,7 @@ def _two_devices_are_refused(case: Case, subject: Subject) -> None:
 def _out_elsewhere_is_refused(case: Case, subject: Subject) -> None:
     """``out`` on another device than the operands is an error; einsumx's message names both."""
     needs_writeable_arrays(subject)
-    here, elsewhere = _two_devices(subject)
+    here, elsewhere, *_ = _devices(subject)
     needs_keyword(subject, "out")
     out = subject.framework.array(np.zeros(3), "float32", elsewhere)
     arrays = _arrays_on(here, case, case.values(), subject)
@@ -73,16 +73,13 @@ def _out_elsewhere_is_refused(case: Case, subject: Subject) -> None:
     judge_names(message, subject, here, elsewhere)
 
 
-def _other_devices(subject: Subject) -> tuple[str, ...]:
-    devices = subject.framework.other_devices(subject.device)
-    if not devices:
+def _devices(subject: Subject) -> tuple[str, ...]:
+    """The full name of the subject's device, and one or more other devices."""
+    here = subject.framework.device(subject.array(np.zeros(1), "float32"))
+    others = [device for device in subject.framework.devices() if device != here]
+    if not others:
         raise NotApplicable(f"{subject.framework.name} has one device here")
-    return devices
-
-
-def _two_devices(subject: Subject) -> tuple[str, str]:
-    """The full name of the subject's device, and another device."""
-    return subject.framework.device(subject.array(np.zeros(1), "float32")), _other_devices(subject)[0]
+    return here, *others
 
 
 def _arrays_on(device: str, case: Case, hosts: list[Any], subject: Subject) -> list[Any]:

@@ -144,15 +144,13 @@ def cases() -> Iterator[Case]:
     for dtype in ("int32", "int64"):
         yield from cases_of("integers", check, _LONG_SUMS, dtype=dtype, fill="range")
 
-    for example in _BOOLS:
-        yield from cases_of("bool", check, [example], dtype="bool")
-        # A byte that counts 256 times true is 0.
-        yield from cases_of("bool", check, [example], dtype="bool", fill="one")
+    yield from cases_of("bool", check, _BOOLS, dtype="bool")
+    # A byte that counts 256 times true is 0.
+    yield from cases_of("bool", check, _BOOLS, dtype="bool", fill="one")
 
     for dtype in ("float16", "bfloat16"):
-        for example in _HALF_SUMS:
-            for fill in ("one", "positive", "normal"):
-                yield from cases_of("half precision", check, [example], dtype=dtype, fill=fill, full=fill == "normal")
+        for fill in ("one", "positive", "normal"):
+            yield from cases_of("half precision", check, _HALF_SUMS, dtype=dtype, fill=fill, full=fill == "normal")
         yield from cases_of("half precision", check, _HALF_PRODUCTS, dtype=dtype)
         wide = operands((4,), (5,), dtype=dtype, fill="wide")
         yield Case("half precision", check, "i,j->ij", wide)
@@ -164,13 +162,10 @@ def cases() -> Iterator[Case]:
 
 def _accuracy_cases() -> Iterator[Case]:
     quick = [equation for equation, _ in _SUMS if "ik" in equation]
-    for example in _SUMS:
-        for dtype in ("float32", "float64", "complex64", "complex128"):
-            for fill in ("normal", "wide", "positive"):
-                full = dtype.startswith("complex") or fill != "wide"
-                yield from cases_of(
-                    "accuracy", gives_the_plain_sum, [example], dtype=dtype, fill=fill, full=full, quick=quick
-                )
+    for dtype in ("float32", "float64", "complex64", "complex128"):
+        for fill in ("normal", "wide", "positive"):
+            full = dtype.startswith("complex") or fill != "wide"
+            yield from cases_of("accuracy", gives_the_plain_sum, _SUMS, dtype=dtype, fill=fill, full=full, quick=quick)
     for equation, shapes in _REACHED:
         for fill in ("inf", "-inf", "nan"):
             for place in range(len(shapes)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
@@ -96,15 +97,11 @@ def cases() -> Iterator[Case]:
         dtype = "complex64" if layout == "conjugated" else "float64"
         rare_quick = ("ij->ji", "ij,jk->ik", "ij->i")
         yield from cases_of("layouts", check, _EQUATIONS, dtype=dtype, layout=layout, quick=rare_quick)
-    for example in _REPEATED:
-        for dtype, fill in _REPEATED_VALUES:
-            repeated_quick = None if (dtype, fill) in _REPEATED_VALUES[:2] else ("i->", "i,ij->j")
-            yield from cases_of(
-                "layouts", check, [example], about="equal terms", quick=repeated_quick,
-                dtype=dtype, layout="broadcast", fill=fill,
-            )  # fmt: skip
+    repeated = partial(cases_of, "layouts", check, _REPEATED, about="equal terms", layout="broadcast")
+    for dtype, fill in _REPEATED_VALUES:
+        repeated_quick = None if (dtype, fill) in _REPEATED_VALUES[:2] else ("i->", "i,ij->j")
+        yield from repeated(quick=repeated_quick, dtype=dtype, fill=fill)
     mixed = (ArraySpec((2, 4, 3, 5), layout="F"), ArraySpec((2, 6, 3, 5), layout="broadcast"))
     yield Case("layouts", check, "bind,bjnd->bnij", mixed)
-    for example in _ORDERS:
-        yield from cases_of("order of writing", check, [example])
-        yield from cases_of("order of writing", check, [example], dtype="float64", full=True)
+    yield from cases_of("order of writing", check, _ORDERS)
+    yield from cases_of("order of writing", check, _ORDERS, dtype="float64", full=True)

@@ -113,35 +113,29 @@ _SCALARS = examples("""
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    for example in BROADCASTS:
-        broadcasting = partial(cases_of, "broadcasting", gives_the_plain_sum, [example])
-        yield from broadcasting()
-        for dtype in ("int32", "complex64", "bool", "float64"):
-            yield from broadcasting(dtype=dtype, full=True)
-    for example in _LARGER:
-        larger = partial(cases_of, "larger sizes", gives_the_plain_sum, [example])
-        yield from larger()
-        for dtype in ("bool", "int8", "int32", "float16", "bfloat16", "float64", "complex64"):
-            yield from larger(dtype=dtype, full=True)
-        for layout in ("F", "sliced", "broadcast"):
-            yield from larger(layout=layout, full=True)
-        if "," in example[0]:
-            for dtype in ("int32", "int64", "uint8"):
-                yield from larger(dtype=dtype, fill="range", full=True)
-    for example in ZEROS:
-        empty = partial(cases_of, "zero sizes", gives_the_plain_sum, [example])
-        yield from empty()
-        for dtype in ("int8", "bool", "complex64", "float16"):
-            yield from empty(dtype=dtype, full=True)
-    yield from cases_of("zero sizes", gives_the_plain_sum, examples("bind,bjnd->bnij  2,4,0,5 2,6,0,5"))
+    broadcasting, larger, empty = (
+        partial(cases_of, feature, gives_the_plain_sum) for feature in ("broadcasting", "larger sizes", "zero sizes")
+    )
+    yield from broadcasting(BROADCASTS)
+    for dtype in ("int32", "complex64", "bool", "float64"):
+        yield from broadcasting(BROADCASTS, dtype=dtype, full=True)
+    yield from larger(_LARGER)
+    for dtype in ("bool", "int8", "int32", "float16", "bfloat16", "float64", "complex64"):
+        yield from larger(_LARGER, dtype=dtype, full=True)
+    for layout in ("F", "sliced", "broadcast"):
+        yield from larger(_LARGER, layout=layout, full=True)
+    for dtype in ("int32", "int64", "uint8"):
+        yield from larger([example for example in _LARGER if "," in example[0]], dtype=dtype, fill="range", full=True)
+    yield from empty(ZEROS)
+    for dtype in ("int8", "bool", "complex64", "float16"):
+        yield from empty(ZEROS, dtype=dtype, full=True)
+    yield from empty(examples("bind,bjnd->bnij  2,4,0,5 2,6,0,5"))
     for equation, (first, *others) in _EMPTY_SUMS:
         for fill in ("inf", "nan"):
             specs = (ArraySpec(first), *operands(*others, fill=fill))
             yield Case("zero sizes", gives_the_plain_sum, equation, specs)
-    for example in examples("ab->b  4,0 \n ab->  4,0 \n ij,jk->ik  4,0 0,6"):
-        for layout in ("F", "sliced", "broadcast"):
-            yield from cases_of("zero sizes", gives_the_plain_sum, [example], layout=layout)
-    for example in _SCALARS:
-        for dtype in ("float32", "int64", "bool", "complex64", "float16"):
-            quick = None if dtype == "float32" else (",->", ",i->i", "ij->")
-            yield from cases_of("no axes", gives_the_plain_sum, [example], dtype=dtype, quick=quick)
+    for layout in ("F", "sliced", "broadcast"):
+        yield from empty(examples("ab->b  4,0 \n ab->  4,0 \n ij,jk->ik  4,0 0,6"), layout=layout)
+    for dtype in ("float32", "int64", "bool", "complex64", "float16"):
+        quick = None if dtype == "float32" else (",->", ",i->i", "ij->")
+        yield from cases_of("no axes", gives_the_plain_sum, _SCALARS, dtype=dtype, quick=quick)

@@ -39,8 +39,8 @@ class ArrayApiFramework(Framework):
     def fill(self, array: Array, values: Any) -> None:
         self._host(array)[...] = values
 
-    def other_devices(self, device: str) -> tuple[str, ...]:
-        return tuple(name for name in ("CPU_DEVICE", "device1", "device2") if name != (device or "CPU_DEVICE"))
+    def devices(self) -> tuple[str, ...]:
+        return "CPU_DEVICE", "device1", "device2"
 
     def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         return self.xp.permute_dims(array, axes)

@@ -36,12 +36,8 @@ class CupyFramework(Framework):
         with array.device:
             array[...] = self.xp.asarray(values, array.dtype)
 
-    def promote(self, first: str, second: str) -> str | None:
-        return str(self.xp.result_type(first, second).name)
-
-    def other_devices(self, device: str) -> tuple[str, ...]:
-        here = int(device.partition(":")[2] or 0)
-        return tuple(f"cuda:{k}" for k in range(self.xp.cuda.runtime.getDeviceCount()) if k != here)
+    def devices(self) -> tuple[str, ...]:
+        return tuple(f"cuda:{k}" for k in range(self.xp.cuda.runtime.getDeviceCount()))
 
     def synchronize(self, array: Array) -> None:
         array.device.synchronize()

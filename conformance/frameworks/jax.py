@@ -47,9 +47,8 @@ class JaxFramework(Framework):
     def device(self, array: Array) -> str:
         return ",".join(sorted(f"{device.platform}:{device.id}" for device in array.devices()))
 
-    def other_devices(self, device: str) -> tuple[str, ...]:
-        here = self.device(self.array(0, "float32", device))
-        return tuple(name for d in self._jax.devices() if (name := f"{d.platform}:{d.id}") != here)
+    def devices(self) -> tuple[str, ...]:
+        return tuple(f"{device.platform}:{device.id}" for device in self._jax.devices())
 
     def synchronize(self, array: Array) -> None:
         array.block_until_ready()

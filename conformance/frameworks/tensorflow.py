@@ -51,10 +51,8 @@ class TensorflowFramework(Framework):
             return self.dtype(self.xp.multiply(self.array(1, first), self.array(1, second)))
         return None
 
-    def other_devices(self, device: str) -> tuple[str, ...]:
-        here = self.device(self.array(0, "float32", device))
-        names = [each.name.rpartition("device:")[2].lower() for each in self.xp.config.list_logical_devices()]
-        return tuple(name for name in names if name != here)
+    def devices(self) -> tuple[str, ...]:
+        return tuple(each.name.rpartition("device:")[2].lower() for each in self.xp.config.list_logical_devices())
 
     def gradients(self, function: Function, arrays: Sequence[Array], cotangent: Array) -> list[Array]:
         with self.xp.GradientTape() as tape:

@@ -64,10 +64,8 @@ class TorchFramework(Framework):
             return str(self.xp.promote_types(getattr(self.xp, first), getattr(self.xp, second))).rpartition(".")[2]
         return None
 
-    def other_devices(self, device: str) -> tuple[str, ...]:
-        here = self.device(self.array(0, "float32", device))
-        names = ["cpu", "meta", *(f"cuda:{k}" for k in range(self.xp.cuda.device_count()))]
-        return tuple(name for name in names if name != here)
+    def devices(self) -> tuple[str, ...]:
+        return "cpu", "meta", *(f"cuda:{k}" for k in range(self.xp.cuda.device_count()))
 
     def transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         return array.permute(axes)

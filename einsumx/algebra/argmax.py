@@ -73,7 +73,7 @@ def attained(request: Request) -> ArgmaxResult:
     asked = contraction(request.named(adapter), adapter, described_operands, "")
     sized, shapes = asked.equation, asked.equation.shapes
     _check_sizes(sized)
-    kept = _Contraction(adapter, adapter.semirings, asked, is_least=semiring.add == "minimum")
+    kept = _KeptContraction(adapter, adapter.semirings, asked, is_least=semiring.add == "minimum")
     labels = labels_of(parsed(written, len(shapes)), [len(shape) for shape in shapes])
     with adapter.semirings.mode(arrays[0]):
         value = kept.contract(arrays)
@@ -123,7 +123,7 @@ class _PairStep:
     terms: tuple[tuple[Labels, Array], ...]
 
 
-class _Contraction:
+class _KeptContraction:
     """A contraction whose intermediates are kept; ``is_least`` if the sum is a minimum."""
 
     def __init__(self, adapter: Adapter, functions: Semirings, asked: Contraction, is_least: bool) -> None:

@@ -1,14 +1,15 @@
 """Repeated calls: one lookup leads from the arguments of a call to a function that runs on its arrays.
 
 The cache of calls is keyed by the equation, the signatures of the operands and of ``out=``, and the other keywords as
-they were passed, with their types, because 1 and True are equal. It holds only calls whose outcome depends on nothing
-else. All others, and all of einsumx's own errors, are left to the functions behind it, which check every argument.
-Other exceptions pass through, such as one that a signal handler raises while a plan is made.
+they were passed, with their types, because 1 and True are equal. The type of a Python number stands in the place of
+its signature. The cache holds only calls whose outcome depends on nothing else. All others, and all of einsumx's own
+errors, are left to the functions behind it, which check every argument. Other exceptions pass through, such as one that
+a signal handler raises while a plan is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -25,10 +26,10 @@ from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.runtime import conversion, factors, prepare
+    from einsumx.runtime import dtype_rules, factors, prepare
 else:
+    dtype_rules = LazyModule("einsumx.runtime.dtype_rules")
     factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
-    conversion = LazyModule("einsumx.runtime.conversion")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -39,9 +40,12 @@ Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]
 """A function of the adapter and the keywords of a call that returns the fields of its :class:`Request`, or raises
 Uncacheable if the call cannot be cached. It stands in the cache for the function that was called."""
 
-Target: TypeAlias = "tuple[Signature | None, Signature | None, tuple[str, str] | None, str, Hashable]"
-"""The signatures of ``out`` and of the array to which the result is added, the kinds of factors, the effort, and the
-mode of :func:`mode_of`."""
+Key: TypeAlias = "tuple[str, Hashable, Signature | None, tuple[str, str] | None, tuple[Any, ...]]"
+"""What else a call depends on: the effort, the mode of :func:`mode_of`, the signature of the array to which the result
+is added, the kinds of factors, and for each keyword its name, the type of its value and the value. A list or tuple is
+there as bytes, which tell 0, 0.0 and False apart."""
+
+_NUMBERS = frozenset([bool, int, float, complex])
 
 
 def of_einsum(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
@@ -70,35 +74,31 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
                 signature, is_mode_set = adapter.signature, adapter.is_mode_set
                 if options or effort.is_set or (is_mode_set is not None and is_mode_set()):
-                    run = _ready_for(adapter, translation, written, arrays, out, options)
+                    run = _look_up(adapter, translation, written, arrays, out, options)
                 elif out is not None:
-                    run = _ready_plain(adapter, translation, written, True, *map(signature, (out, *arrays)))
+                    run = ready(adapter, translation, written, None, signature(out), *map(signature, arrays))
                 elif len(arrays) == 2:  # most calls have one or two, and take a tenth less without a star
                     lhs, rhs = arrays
-                    run = _ready_plain(adapter, translation, written, False, signature(lhs), signature(rhs))
+                    run = ready(adapter, translation, written, None, None, signature(lhs), signature(rhs))
                 elif len(arrays) == 1:
-                    run = _ready_plain(adapter, translation, written, False, signature(arrays[0]))
+                    run = ready(adapter, translation, written, None, None, signature(arrays[0]))
                 else:
-                    run = _ready_plain(adapter, translation, written, False, *map(signature, arrays))
-            except (AttributeError, BackendError, Uncacheable) as error:
-                try:
-                    adapter, arrays = conversion.numbers_as_arrays(arrays)
-                except Uncacheable:
-                    if isinstance(error, AttributeError) and are_plain((*arrays, out)):
-                        raise error from None
+                    run = ready(adapter, translation, written, None, None, *map(signature, arrays))
+            except (AttributeError, BackendError):
+                if _NUMBERS.isdisjoint(map(type, arrays)):
                     raise
-                run = _ready_for(adapter, translation, written, arrays, out, options)
+                run = _look_up(_serving_beside_numbers(arrays), translation, written, arrays, out, options)
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key(arrays, written, *_hashed(options)):
+            if is_key((*arrays, out), written, *_hashed(options)):
                 raise
         else:
             try:
                 return run(*arrays) if out is None else run(out, *arrays)
             except MemoryLimitError as error:  # in spite of a limit, memory ran out
                 raise error.with_traceback(None) from error.__cause__
-            except EinsumxError:  # before any work, such as that out= is read-only
+            except (EinsumxError, Uncacheable):  # before any work, such as that out= is read-only
                 pass
         if out is not None:
             options["out"] = out
@@ -108,34 +108,6 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
             raise error.with_traceback(None) from error.__cause__  # lines of einsumx do not say what is wrong
 
     return cast(Function, call)
-
-
-def _hashed(options: Mapping[str, Any]) -> list[Any]:
-    """The values of keywords that are looked up as they are; paths are by their bytes."""
-    return [value for name, value in options.items() if name != "optimize" or not isinstance(value, list | tuple)]
-
-
-def is_key(arrays: Sequence[Array], *values: Any) -> bool:
-    """Whether arrays and values can be looked up in a cache, or einsumx's own error says why not.
-
-    The hash of a user's own class may raise anything, and so may the signature of another framework's array.
-    """
-    try:
-        adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-        hash((values, *map(adapter.signature, arrays)))
-    except EinsumxError:
-        return True
-    except REFUSALS:
-        return False
-    return True
-
-
-def are_plain(arrays: tuple[Any, ...]) -> bool:
-    """Whether all of these are plain arrays of one framework, or None."""
-    try:
-        return backend_of(tuple([type(array) for array in arrays if array is not None]))[1]
-    except BackendError:
-        return False
 
 
 def added_first(function: Function) -> Function:
@@ -156,11 +128,11 @@ def added_first(function: Function) -> Function:
                 raise Uncacheable
             scale = factors.factors_of(alpha, beta)
             adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-            run = _ready_for(adapter, of_einsum, written, arrays, out, options, (added, scale.kinds))
+            run = _look_up(adapter, of_einsum, written, arrays, out, options, added, scale.kinds)
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key(arrays, written, *_hashed(options)) and are_plain((*arrays, c, out)):
+            if is_key((*arrays, c, out), written, *_hashed(options)):
                 raise
         else:
             return run(scale, *[each for each in (out, added) if each is not None], *arrays)
@@ -172,37 +144,76 @@ def added_first(function: Function) -> Function:
     return cast(Function, call)
 
 
-def _ready_for(
+def _hashed(options: Mapping[str, Any]) -> list[Any]:
+    """The values of keywords that are looked up as they are; lists and tuples are by their bytes."""
+    return [value for value in options.values() if not isinstance(value, list | tuple)]
+
+
+def is_key(arrays: Sequence[Any], *values: Any) -> bool:
+    """Whether arrays, or None, and values can be looked up in a cache, or einsumx's own error says why not.
+
+    The hash of a user's own class may raise anything, and so may the signature of another framework's array.
+    """
+    try:
+        adapter, is_plain = backend_of(tuple([type(each) for each in arrays if type(each) not in _NO_ARRAYS]))
+    except BackendError:
+        return False
+    if adapter is None or not is_plain:
+        return False
+    try:
+        hash((values, *[adapter.signature(each) for each in arrays if type(each) not in _NO_ARRAYS]))
+    except EinsumxError:
+        return True
+    except REFUSALS:
+        return False
+    return True
+
+
+_NO_ARRAYS = _NUMBERS | {type(None)}
+
+
+def _serving_beside_numbers(arrays: Sequence[Any]) -> Adapter:
+    """The adapter of the first of these operands that is no Python number; BackendError if there is none."""
+    return serving(next((kind for kind in map(type, arrays) if kind not in _NUMBERS), type(arrays[0])))
+
+
+def _look_up(
     adapter: Adapter,
     translation: Translation,
     written: str | Labels,
-    arrays: Sequence[Array],
+    arrays: Sequence[Any],
     out: Array | None,
-    options: dict[str, Any],
-    addition: tuple[Array | None, tuple[str, str] | None] = (None, None),
+    options: Mapping[str, Any],
+    added: Array | None = None,
+    kinds: tuple[str, str] | None = None,
 ) -> Run:
-    """The function for these arrays and keywords; see :func:`ready`.
+    """The function for these arguments; see :func:`ready`.
 
-    ``addition`` has the array that the result is added to, if that is not ``out``, and the kinds of the factors.
+    ``added`` is the array that the result is added to, if that is not ``out``, and ``kinds`` are those of the factors.
     """
-    added, kinds = addition
-    optimize = options.get("optimize")
-    if type(optimize) is list or type(optimize) is tuple:
-        # A path as a key: bytes that tell 0, 0.0 and False apart. Values of other types than Python's own have none.
-        try:
-            options = {**options, "optimize": dumps(optimize, 2)}
-        except ValueError as error:
-            raise Uncacheable from error
-    elif type(optimize) is bytes:
-        raise Uncacheable  # these bytes are no path, and a path is looked up by its bytes
-    target = (
-        None if out is None else adapter.signature(out),
-        None if added is None else adapter.signature(added),
-        kinds,
+    signature, mode = adapter.signature, None
+    if adapter.is_mode_set is not None and adapter.is_mode_set():
+        mode = mode_of(adapter, next(array for array in arrays if type(array) not in _NUMBERS))
+    keywords = []
+    for name, value in options.items():
+        kind: type = type(value)
+        if kind is list or kind is tuple:
+            try:
+                value = dumps(value, 2)
+            except ValueError as error:  # a value of another type than Python's own
+                raise Uncacheable from error
+        keywords.append((name, kind, value))
+    key: Key = (
         effort.get_effort() if effort.is_set else "estimate",
-        None if adapter.is_mode_set is None else mode_of(adapter, arrays[0]),
+        mode,
+        None if added is None else signature(added),
+        kinds,
+        tuple(keywords),
     )
-    return ready(adapter, translation, written, target, *map(adapter.signature, arrays), **options)
+    signatures: Iterable[Any] = map(signature, arrays)
+    if not _NUMBERS.isdisjoint(map(type, arrays)):
+        signatures = [type(each) if type(each) in _NUMBERS else signature(each) for each in arrays]
+    return ready(adapter, translation, written, key, None if out is None else signature(out), *signatures)
 
 
 def mode_of(adapter: Adapter, array: Array) -> Hashable:
@@ -255,43 +266,39 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
 
 
 @cached("calls")
-def _ready_plain(
-    adapter: Adapter, translation: Translation, written: str | Labels, is_written: bool, *signatures: Signature
-) -> Run:
-    """The function for operands of these signatures without keywords; if ``is_written``, the first is that of ``out``.
-
-    A look-up need not tell types of values apart: signatures begin with the type of the array, and two of one type have
-    values of the same types.
-    """
-    if not is_written:
-        return _made_ready(adapter, translation, written, _NO_TARGET, *signatures)
-    out, *others = signatures
-    return _made_ready(adapter, translation, written, (out, None, None, "estimate", None), *others)
-
-
-def _made_ready(
+def ready(
     adapter: Adapter,
     translation: Translation,
     written: str | Labels,
-    target: Target,
+    key: Key | None,
+    out: Signature | None,
     /,
-    *signatures: Signature,
-    **options: Any,
+    *signatures: Any,
 ) -> Run:
     """The function for operands, and ``out``, of these signatures; see :func:`delivery`.
 
-    ``adapter`` serves the first array. A path in ``optimize`` is marshalled.
+    A look-up need not tell types of values in signatures apart: these begin with the type of the array, and two of one
+    type have values of the same types.
+
+    Args:
+        adapter: of the first array.
+        translation: of the function that is called.
+        written: the equation.
+        key: what else the call depends on; None if that is nothing.
+        out: the signature of ``out``; None for a new result.
+        *signatures: those of the operands, and the types of Python numbers.
 
     Raises:
         Uncacheable: such calls have to be checked every time.
         EinsumxError: the call is wrong.
     """
-    out, added, kinds, *_ = target
-    check_plain(adapter, signatures if target == _NO_TARGET else [*signatures, *filter(None, (out, added))])
-    if isinstance(options.get("optimize"), bytes):
-        options["optimize"] = _unmarshalled(options["optimize"])
+    if type in map(type, signatures):
+        return _with_numbers(adapter, translation, written, key, out, signatures)
+    _, _, added, kinds, keywords = key or _NO_KEY
+    check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_sublists(written, len(signatures))
     try:
+        options = {name: _unmarshalled(value) if kind in (list, tuple) else value for name, kind, value in keywords}
         fields = translation(adapter, options)
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
@@ -300,7 +307,7 @@ def _made_ready(
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
     if request.memory_limit is not None:
-        if target[:3] != _NO_TARGET[:3]:
+        if out is not None or kinds is not None:
             raise Uncacheable
         limited: Run = hooks.ready_under_limit(request, adapter, signatures)
         return limited
@@ -316,19 +323,46 @@ def _made_ready(
         raise Uncacheable from error
 
 
-_NO_TARGET: Target = (None, None, None, "estimate", None)
-"""The target of a call with operands alone."""
-
-ready = cached("forms")(_made_ready)
+_NO_KEY: Key = ("estimate", None, None, None, ())
 
 
-def _unmarshalled(path: bytes) -> Any:
-    """A marshalled path; Uncacheable if it contained bytes or arrays, which are marshalled as bytes."""
-    steps = loads(path)
-    for step in steps:
-        if bytes in map(type, step if isinstance(step, list | tuple) else [step]):
+def _with_numbers(
+    adapter: Adapter,
+    translation: Translation,
+    written: str | Labels,
+    key: Key | None,
+    out: Signature | None,
+    signatures: Sequence[Signature | type],
+) -> Run:
+    """A function that makes arrays of Python numbers among its operands, and looks up the call with these.
+
+    Their values may have different dtypes.
+    """
+    of_arrays = [signature for signature in signatures if not isinstance(signature, type)]
+    check_plain(adapter, of_arrays)
+    dtype = dtype_rules.promoted(adapter, list(map(adapter.operand, of_arrays)))
+    _, _, added, kinds, _ = key or _NO_KEY
+    start = sum(each is not None for each in (kinds, out, added))  # before the operands
+    numbers = [start + place for place, each in enumerate(signatures) if isinstance(each, type)]
+    first = next(start + place for place, each in enumerate(signatures) if not isinstance(each, type))
+
+    def run(*arguments: Any) -> Any:
+        arrays = list(arguments)
+        for place in numbers:
+            arrays[place] = adapter.scalar(arrays[place], arrays[first], dtype)
+        found = ready(adapter, translation, written, key, out, *map(adapter.signature, arrays[start:]))
+        return found(*arrays)
+
+    return run
+
+
+def _unmarshalled(value: bytes) -> Any:
+    """A marshalled list or tuple; Uncacheable if it contained bytes or arrays, which are marshalled as bytes."""
+    items = loads(value)
+    for item in items:
+        if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
             raise Uncacheable
-    return steps
+    return items
 
 
 def _from_sublists(written: Labels, count: int) -> Written:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backend_of, get_backend, is_builtin, is_stored
-from einsumx.caches import Uncacheable, cached
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir import sizes
@@ -82,40 +81,6 @@ def _advice_on(operand: Any) -> str:
     if isinstance(operand, list | tuple) and any(hasattr(each, "shape") for each in operand):
         return "arrays are operands of their own: einsum(equation, *arrays)"
     return "pass nested lists of numbers, with rows of equal length, or an array"
-
-
-def numbers_as_arrays(operands: Sequence[Any]) -> tuple[Adapter, list[Array]]:
-    """As :func:`arrays_of`, for plain arrays of one framework and at least one Python number.
-
-    Raises:
-        Uncacheable: other operands.
-    """
-    adapter, first, numbers = _number_places(*map(type, operands))
-    if adapter is None:
-        raise Uncacheable  # the operands are not plain arrays of one framework and numbers
-    arrays = list(operands)
-    like = arrays[first]
-    dtype = _promotion(adapter, *[adapter.signature(each) for place, each in enumerate(arrays) if place not in numbers])
-    for place in numbers:
-        arrays[place] = adapter.scalar(arrays[place], like, dtype)
-    return adapter, arrays
-
-
-@cached("number places")
-def _number_places(*kinds: type) -> tuple[Adapter | None, int, tuple[int, ...]]:
-    """The framework of operands of these types, the position of the first array, and those of the Python numbers.
-
-    The framework is None if there are no numbers, or others that are not plain arrays.
-    """
-    numbers = tuple([place for place, kind in enumerate(kinds) if kind in (bool, int, float, complex)])
-    arrays = [place for place in range(len(kinds)) if place not in numbers]
-    adapter, plain = backend_of(tuple([kinds[place] for place in arrays]))
-    return adapter if plain and numbers else None, min(arrays, default=0), numbers
-
-
-@cached("promotions")
-def _promotion(adapter: Adapter, *signatures: Signature) -> str:
-    return promoted(adapter, [adapter.operand(signature) for signature in signatures])
 
 
 def _plain(adapter: Adapter, number: int, array: Array) -> Array:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from einsumx.conformance.case import matches
+from einsumx.conformance.case import as_expression
 from einsumx.conformance.deviations import DEVIATIONS, Deviation
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases, run
@@ -33,7 +33,11 @@ def subject_of(name):
 def matching(pattern):
     """The cases of a pattern. Only its own feature's are compared with it, if it names one."""
     named = pattern.partition("/")[0]
-    return {case for case, feature in IDS.items() if ("*" in named or feature == named) and matches(case, pattern)}
+    return {
+        case
+        for case, feature in IDS.items()
+        if ("*" in named or feature == named) and as_expression(pattern).match(case)
+    }
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)

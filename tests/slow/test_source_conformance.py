@@ -3,7 +3,7 @@
 import pytest
 
 from einsumx.adapters.base import Adapter
-from einsumx.conformance.case import matches
+from einsumx.conformance.case import as_expression
 from einsumx.conformance.subject import backend_subject, callable_subject, installed_backends
 from einsumx.conformance.suite import cases, run
 from einsumx.ir.ops import Matmul, Multiply, Native, Sum
@@ -33,7 +33,7 @@ CASES = {case.id: case for case in cases("quick", random=0)}
 
 def some(pattern):
     """The cases whose ids match a pattern."""
-    return [case for name, case in CASES.items() if matches(name, pattern)]
+    return [case for name, case in CASES.items() if as_expression(pattern).match(name)]
 
 
 def faults(backend, selected):
