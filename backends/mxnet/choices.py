@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TypeAlias
 
+from einsumx.ir import traits
 from einsumx.ir.layout import merged_transpose
 from einsumx.ir.ops import Matmul
 
@@ -17,14 +18,8 @@ MOST_TRANSPOSED = 6
 _MOST_RUNS = 5
 """The most axes of a sum, after neighbours that are all summed or all kept have been merged."""
 
-AROUND_BATCH = {
-    "abcd,adce->abce": (False, False),
-    "abcd,aecd->abce": (False, True),
-    "abcd,abce->adce": (True, False),
-    "abcd,aecb->adce": (True, True),
-}
-"""The equations that MXNet 1's linear algebra computes: products of matrices along axes 1 and 3, and which operands it
-transposes."""
+AROUND_BATCH = {equation: flags for flags, equation in traits.AROUND_BATCH.items()}
+"""The einsums that the linear algebra of MXNet 1 computes, and which operands it transposes."""
 
 _LARGE_SUM = 1 << 16
 """The least number of elements for which a sum by matmul pays for its additional calls."""

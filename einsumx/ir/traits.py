@@ -21,6 +21,15 @@ WideOp: TypeAlias = Literal["sum", "dot", "matmul", "batch"]
 
 PRODUCTS: frozenset[WideOp] = frozenset(("dot", "matmul", "batch"))
 
+AROUND_BATCH = {
+    (False, False): "abcd,adce->abce",
+    (False, True): "abcd,aecd->abce",
+    (True, False): "abcd,abce->adce",
+    (True, True): "abcd,aecb->adce",
+}
+"""The einsums of ``[batch, rows, inner batch, summed]`` and ``[batch, summed, inner batch, columns]``, by whether the
+axes of each matrix are swapped. They may be products of matrices where these lie; see :meth:`Traits.einsum_factor`."""
+
 LongSide: TypeAlias = Literal["either", "left", "in order"]
 """Where a matmul is faster with its longer operand; see :attr:`Traits.long_side`."""
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from einsumx.dtypes import kind
 from einsumx.ir import ops
-from einsumx.ir.cost import CostModel, depends_on_turns, run_counters
+from einsumx.ir.cost import depends_on_turns, run_counters
 from einsumx.ir.ops import Threads
-from einsumx.ir.traits import Layouts, MatrixLayout, Traits
+from einsumx.ir.traits import AROUND_BATCH, Layouts, MatrixLayout, Traits
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
 
@@ -84,6 +84,7 @@ class Choice(NamedTuple):
 
     Attributes:
         batch: the batch axes that come first, in order, each a run of labels.
+        inner: the labels of the batch axis between rows and columns, where there is one.
         contracted: the labels summed by the product itself, in order.
         summed: batch labels that are summed afterwards.
         lhs, rhs: how each operand is read.
@@ -96,6 +97,7 @@ class Choice(NamedTuple):
     """
 
     batch: tuple[Labels, ...]
+    inner: Labels
     contracted: Labels
     summed: Labels
     lhs: OperandAccess
@@ -110,7 +112,7 @@ class Choice(NamedTuple):
     @property
     def name(self) -> str:
         """A short text that tells the candidates for one product apart, with the numbers of labels."""
-        axes = [*map(_listed, self.batch), ""]
+        axes = [*map(_listed, self.batch), *([f"({_listed(self.inner)})"] if self.inner else ()), ""]
         summed = f"+{_listed(self.summed)}" if self.summed else ""
         sides = (self.rhs.name, self.lhs.name) if self.swapped else (self.lhs.name, self.rhs.name)
         return f"matmul {':'.join(axes)}{'*'.join(sides)} {_listed(self.contracted)}{summed}{' swapped' * self.swapped}"
@@ -137,7 +139,10 @@ def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", 
     rhs_slot = _operand(builder, second, right, choice, layouts, by_vector, turned=True)
     # Without strides, matrices are passed as they are stored, and a flag says which are transposed.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
-    out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, threads, dtype)
+    if choice.inner:
+        out = builder.add(ops.Native, (lhs_slot, rhs_slot), AROUND_BATCH[flags])
+    else:
+        out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, threads, dtype)
     term = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
     return builder.sum(term, choice.summed)
 
@@ -158,14 +163,15 @@ def _operand(
     lying = straight[::-1] if access.transposed else straight
     if access.copied:
         reason = _reason(builder, term, access.rows, choice.contracted, layouts)
-        term = builder.pack(term, (*batch, *lying[0], *lying[1]), reason)
+        term = builder.pack(term, (*batch, *lying[0], *choice.inner, *lying[1]), reason)
     first, last = lying
     if builder.traits.strided:
         first, last = straight[::-1] if turned else straight
         term = builder.permute(term, (*batch, *first, *last))
     if by_vector and not access.rows:
         return builder.reshape(term.slot, (builder.size(choice.contracted),))
-    return builder.reshape(term.slot, tuple([builder.size(axis) for axis in (*runs, first, last)]))
+    between = (choice.inner,) if choice.inner else ()
+    return builder.reshape(term.slot, tuple([builder.size(axis) for axis in (*runs, first, *between, last)]))
 
 
 def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels, layouts: Layouts) -> str:
@@ -219,15 +225,17 @@ class _Axes(NamedTuple):
         contracted: the labels summed by the product itself, in order.
         summed: those that are batch axes first and summed afterwards.
         batch: the labels of the batch axes that come first.
+        inner: the labels of the batch axis between rows and columns.
     """
 
     contracted: Labels
     summed: Labels
     batch: Labels
+    inner: Labels
 
     def matrix(self, rows: Labels, *, turned: bool) -> Labels:
         """The labels of an operand besides those that come first, as ``[rows, contracted]`` or ``turned``."""
-        return (*self.contracted, *rows) if turned else (*rows, *self.contracted)
+        return (*self.contracted, *self.inner, *rows) if turned else (*rows, *self.inner, *self.contracted)
 
 
 class _Search:
@@ -238,10 +246,13 @@ class _Search:
         self._all = all_of_them
         self._builder, self._traits = builder, traits
         self._lhs, self._rhs, self._classes, self._use = pair.lhs, pair.rhs, pair.classes, pair.use
-        self._pair, self._model = pair, builder.model(pair.dtype)
+        self._model = builder.model(pair.dtype)
         self._layouts = traits.layouts(pair.dtype)
         self._reads_packed = reads_packed(traits, pair.dtype)
         self._takes_strides = traits.strided and self._layouts.batch == "strided"
+        self._inner_factor = traits.einsum_factor(AROUND_BATCH[False, True]) or 0.0
+        is_product = self._inner_factor > 0 and bool(pair.classes.contracted)
+        self._may_be_inner = is_product and pair.dtype in traits.matmul_dtypes and pair.dtype in traits.native_dtypes
         classes, size = pair.classes, builder.size
         steps = size(classes.contracted) * size(classes.lhs_free) * size(classes.rhs_free)
         self._is_tiny = len(classes.batch) == 1 and steps < self._layouts.tiny
@@ -262,8 +273,8 @@ class _Search:
 
     def _axes(self) -> Iterator[_Axes]:
         for contracted, summed in self._contracted():
-            for batch in self._shared((*summed, *self._classes.batch)):
-                yield _Axes(contracted, summed, batch)
+            for batch, inner in self._shared((*summed, *self._classes.batch)):
+                yield _Axes(contracted, summed, batch, inner)
 
     def _choices(
         self, left: OperandAccess, right: OperandAccess, batch: tuple[Labels, ...], axes: _Axes
@@ -280,9 +291,8 @@ class _Search:
             if not is_packed and self._layouts.matrix == "C":
                 continue
             looped = () if is_packed else labels
-            result = (*labels, *first.rows, *second.rows)
-            ready = tuple([label for label in result if label not in axes.summed])
-            turn, is_turned = result_copy(self._builder, self._pair, ready)
+            result = (*labels, *first.rows, *axes.inner, *second.rows)
+            turn, is_turned = self._turn(tuple([label for label in result if label not in axes.summed]))
             views = 2  # about one reshape of each operand
             if traits.strided:
                 views += _transposes(self._lhs, left, labels, axes, swapped)
@@ -292,6 +302,7 @@ class _Search:
             copies = ((self._lhs.labels, left.copied), (self._rhs.labels, right.copied), (result, is_turned))
             yield Choice(
                 batch,
+                axes.inner,
                 axes.contracted,
                 axes.summed,
                 left,
@@ -335,12 +346,13 @@ class _Search:
         model, size, traits = self._model, self._builder.size, self._traits
         total = (first.copy or 0.0) + (second.copy or 0.0)
         sizes = [size(run) for run in batch]
-        matrices, rows, cols = prod(sizes), size(first.rows), size(second.rows)
+        matrices, rows, cols = prod(sizes) * size(axes.inner), size(first.rows), size(second.rows)
         if axes.summed:
             total += model.elementwise(matrices * rows * cols, size(self._classes.kept))
         calls = prod(sizes) // max(1, *sizes) if traits.max_batch_axes == 1 and len(batch) > 1 else size(looped)
         turned = first.transposed, not second.transposed
-        return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned)
+        factor = self._inner_factor if axes.inner else 1.0
+        return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned, factor)
 
     # -- axes -------------------------------------------------------------------------------------------
 
@@ -361,15 +373,20 @@ class _Search:
             for inner in runs if len(runs) > 1 else ():
                 yield inner, tuple(label for label in order if label not in inner)
 
-    def _shared(self, labels: Labels) -> Iterable[Labels]:
-        """Orders of the labels that both terms keep; without strides, those in which they may lie packed."""
+    def _shared(self, labels: Labels) -> list[tuple[Labels, Labels]]:
+        """Orders of the labels that both terms keep: those that come first, and those between rows and columns.
+
+        Without strides, these are the orders in which they may lie packed.
+        """
         orders = [self._lhs.in_memory_order(labels)]
         if not self._traits.strided:
             orders.append(self._rhs.in_memory_order(labels))
             target = self._use.target(labels)
             if target is not None:
                 orders.insert(0, target)
-        return dict.fromkeys(orders)
+        # At least one comes first: otherwise each matrix is spread over the whole array and memory is the bottleneck.
+        ends = range(len(labels), 0, -1) if self._may_be_inner and labels else [len(labels)]
+        return [(order[:end], order[end:]) for end in ends for order in dict.fromkeys(orders)]
 
     def _batches(self, left: OperandAccess, right: OperandAccess, axes: _Axes) -> Iterable[tuple[Labels, ...]]:
         """The batch axes in each order that may matter, as runs that are one axis in both operands."""
@@ -417,10 +434,11 @@ class _Search:
             if traits.transpose_flags:  # another order costs a copy, which may spare a larger one of the result
                 orders = [rows for rows in orders if all(rows != access.rows for access in accesses)]
         for rows in orders:
-            targets = [(turned, (*axes.batch, *axes.matrix(rows, turned=turned))) for turned in (False, True)]
             copies = [
-                OperandAccess(rows, (), turned, copy_seconds(builder, self._model, term.memory, target))
-                for turned, target in targets
+                OperandAccess(
+                    rows, (), turned, self._copy(term.memory, (*axes.batch, *axes.matrix(rows, turned=turned)))
+                )
+                for turned in (False, True)
             ]
             if self._all or self._reads_packed or self._turns_matter or not (traits.strided or traits.transpose_flags):
                 accesses.extend(copies)
@@ -435,7 +453,7 @@ class _Search:
         if access.copy is None or own == axes.batch:
             return access
         target = (*own, *axes.matrix(access.rows, turned=access.transposed))
-        return access._replace(copy=copy_seconds(self._builder, self._model, term.memory, target))
+        return access._replace(copy=self._copy(term.memory, target))
 
     def _read_in_place(self, term: Term, free: Labels, contracted: Labels) -> OperandAccess | None:
         key = term is self._lhs, contracted
@@ -454,32 +472,29 @@ class _Search:
         in_place = self._read_in_place(other, free, contracted) if self._traits.strided else None
         return is_left if in_place is None else in_place.transposed
 
+    # -- moving data ------------------------------------------------------------------------------------
 
-# -- moving data ------------------------------------------------------------------------------------------------------
+    def _copy(self, source: Labels, target: Labels) -> float:
+        """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
+        builder = self._builder
+        before = [label for label in source if builder.sizes[label] != 1]
+        after = [label for label in target if builder.sizes[label] != 1]
+        if before == after and not self._traits.strided:
+            return 0.0
+        runs = builder.size(run_counters(before, after))
+        return self._model.copy(builder.size(before), runs, turned=before[-1:] != after[-1:])
 
-
-def copy_seconds(builder: Builder, model: CostModel, source: Labels, target: Labels) -> float:
-    """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
-    before = [label for label in source if builder.sizes[label] != 1]
-    after = [label for label in target if builder.sizes[label] != 1]
-    if before == after and not builder.traits.strided:
-        return 0.0
-    runs = builder.size(run_counters(before, after))
-    return model.copy(builder.size(before), runs, turned=before[-1:] != after[-1:])
-
-
-def result_copy(builder: Builder, pair: Pair, result: Labels) -> tuple[float, bool]:
-    """The seconds that bring a result into the order in which it is needed, and whether this copies it."""
-    use, traits, model = pair.use, builder.traits, builder.model(pair.dtype)
-    target = use.target(result)
-    if target is not None:
-        if target == result:
+    def _turn(self, result: Labels) -> tuple[float, bool]:
+        """The seconds that bring the result into the order in which it is needed, and whether this copies it."""
+        use, strided = self._use, self._traits.strided
+        target = use.target(result)
+        if target is not None:
+            if target == result:
+                return 0.0, False
+            return (self._traits.rates.view, False) if strided else (self._copy(result, target), True)
+        if use.is_ready(result, self._builder.sizes, self._takes_strides):
             return 0.0, False
-        return (traits.rates.view, False) if traits.strided else (copy_seconds(builder, model, result, target), True)
-    takes_strides = traits.strided and traits.layouts(pair.dtype).batch == "strided"
-    if use.is_ready(result, builder.sizes, takes_strides):
-        return 0.0, False
-    return model.copy(builder.size(result)), True
+        return self._model.copy(self._builder.size(result)), True
 
 
 def _transposes(term: Term, access: OperandAccess, batch: Labels, axes: _Axes, on_right: bool) -> int:

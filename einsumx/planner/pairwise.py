@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from itertools import product
 from typing import NamedTuple
 
 from einsumx.ir import ops
@@ -24,13 +23,11 @@ from einsumx.planner.matmul import (
     Pair,
     candidates,
     choose,
-    copy_seconds,
     matmul,
     reads_packed,
-    result_copy,
 )
 from einsumx.planner.selection import Alternative
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+from einsumx.planner.terms import Labels, ResultUse, Term
 
 
 def contract(builder: Builder, lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Term:
@@ -174,8 +171,6 @@ def _candidates(builder: Builder, pair: Pair, *, all_of_them: bool = False) -> I
         yield _Candidate(seconds, partial(native, result=order), None, "einsum")
         if traits.rates.sweep and traits.strided:
             yield from _along_batch(builder, pair)
-    if not traits.strided and len(classes.batch) > 1 and pair.dtype in traits.native_dtypes & traits.matmul_dtypes:
-        yield from _around_batch(builder, pair)
     # Where a matmul copies nothing, it moves less than a product of all terms.
     copies = all_of_them or not reads_packed(traits, pair.dtype) or all(choice.moved for choice in choices)
     if copies and traits.strided and classes.batch and not (classes.lhs_free or classes.rhs_free):
@@ -281,88 +276,6 @@ def _along_batch(builder: Builder, pair: Pair) -> Iterator[_Candidate]:
                 seconds += builder.model(pair.dtype).copy(builder.size(memory), builder.size(memory[:-1]))
                 make = partial(_native_of_copy, term=term, memory=memory, other=other, result=order)
                 yield _Candidate(seconds, make, None, "einsum along the batch")
-
-
-class _Apart(NamedTuple):
-    """An operand as four axes, of which the second and the last are those of its matrices; without labels of size 1.
-
-    Attributes:
-        term: the operand.
-        outer, first, batch, last: the labels of the axes.
-        copy: the seconds of copying it first; None if it lies so.
-    """
-
-    term: Term
-    outer: Labels
-    first: Labels
-    batch: Labels
-    last: Labels
-    copy: float | None
-
-    @property
-    def axes(self) -> tuple[Labels, ...]:
-        return self.outer, self.first, self.batch, self.last
-
-    @property
-    def labels(self) -> Labels:
-        return (*self.outer, *self.first, *self.batch, *self.last)
-
-    @property
-    def name(self) -> str:
-        """The labels of the axes, and whether it is copied."""
-        return f"{':'.join('.'.join(map(str, axis)) for axis in self.axes)}{'c' * (self.copy is not None)}"
-
-
-def _around_batch(builder: Builder, pair: Pair) -> Iterator[_Candidate]:
-    """The framework's own einsum of operands with labels of the batch between rows and columns, if it is a product.
-
-    At least one label of the batch is outside: otherwise each matrix is spread over the whole array, and memory is the
-    bottleneck.
-    """
-    lies = [tuple([label for label in term.labels if builder.sizes[label] != 1]) for term in (pair.lhs, pair.rhs)]
-    orders = [tuple(filter(pair.classes.batch.__contains__, labels)) for labels in lies]
-    sums = dict.fromkeys([tuple(filter(pair.classes.contracted.__contains__, labels)) for labels in lies])
-    ones = [label for label in pair.classes.kept if builder.sizes[label] == 1]
-    splits = dict.fromkeys([(order[:count], order[count:]) for order in orders for count in range(1, len(order))])
-    for (outer, batch), contracted in product(splits, filter(None, sums)):
-        lefts, rights = (_apart(builder, pair, term, outer, batch, contracted) for term in (pair.lhs, pair.rhs))
-        for left, right in (*product(lefts, rights), *product(rights, lefts)):
-            axes = {outer: 0, contracted: 1, batch: 2}
-            terms = [tuple([axes.get(axis, rest) for axis in side.axes]) for side, rest in ((left, 3), (right, 4))]
-            equation = native_equation(terms, (0, 3, 2, 4))
-            factor = builder.traits.einsum_factor(equation)
-            if factor is None:
-                continue
-            rows, cols = [side.last if side.first == contracted else side.first for side in (left, right)]
-            result = (*outer, *rows, *batch, *cols, *ones)
-            matrices, height, width, inner = map(builder.size, ((*outer, *batch), rows, cols, contracted))
-            seconds = builder.model(pair.dtype).matmul(1, matrices, height, width, inner, factor=factor)
-            seconds += (left.copy or 0.0) + (right.copy or 0.0) + result_copy(builder, pair, result)[0]
-            make = partial(_einsum_apart, sides=(left, right), equation=equation, result=result)
-            name = f"einsum {left.name}*{right.name}"
-            yield _Candidate(seconds + 2 * builder.traits.rates.view, make, None, name)
-
-
-def _apart(builder: Builder, pair: Pair, term: Term, outer: Labels, batch: Labels, contracted: Labels) -> list[_Apart]:
-    """The term as it lies, if that is so; otherwise its copies."""
-    labels = [label for label in term.labels if builder.sizes[label] != 1]
-    free = tuple([label for label in labels if label not in (*outer, *batch, *contracted)])
-    sides = [_Apart(term, outer, *ends, None) for ends in ((free, batch, contracted), (contracted, batch, free))]
-    in_place = [side for side in sides if side.labels == tuple(labels)]
-    model = builder.model(pair.dtype)
-    return in_place or [side._replace(copy=copy_seconds(builder, model, term.memory, side.labels)) for side in sides]
-
-
-def _einsum_apart(builder: Builder, _: Pair, sides: tuple[_Apart, _Apart], equation: str, result: Labels) -> Term:
-    slots = []
-    for side in sides:
-        term = side.term
-        if side.copy is not None:
-            ones = [label for label in term.labels if label not in side.labels]
-            term = builder.pack(term, (*side.labels, *ones), "its axes in the order of the einsum")
-        slots.append(builder.reshape(term.slot, tuple(map(builder.size, side.axes))))
-    out = builder.add(ops.Native, tuple(slots), equation)
-    return builder.packed(builder.reshape(out, builder.shape(result)), result)
 
 
 def _native_of_copy(builder: Builder, _: Pair, term: Term, memory: Labels, other: Term, result: Labels) -> Term:
