@@ -238,7 +238,7 @@ def _plan_data(plan: Plan, optimize: str) -> dict[str, Any]:
 
 def _blocked_data(plan: BlockedPlan) -> dict[str, Any]:
     return {
-        "equation": plan.equation.text,
+        "equation": plan.equation,
         "backend": plan.backend,
         "device": plan.device,
         "shapes": [operand.shape for operand in plan.operands],
