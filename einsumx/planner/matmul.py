@@ -251,7 +251,7 @@ class _Search:
         self._reads_packed = reads_packed(traits, pair.dtype)
         self._takes_strides = traits.strided and self._layouts.batch == "strided"
         self._inner_factor = traits.einsum_factor(AROUND_BATCH[False, True]) or 0.0
-        is_product = self._inner_factor > 0 and bool(pair.classes.contracted)
+        is_product = self._inner_factor > 0 and traits.max_batch_axes == 1 and bool(pair.classes.contracted)
         self._may_be_inner = is_product and pair.dtype in traits.matmul_dtypes and pair.dtype in traits.native_dtypes
         classes, size = pair.classes, builder.size
         steps = size(classes.contracted) * size(classes.lhs_free) * size(classes.rhs_free)
