@@ -20,7 +20,7 @@ from regret import SHORT
 from summary import geometric_mean
 
 from einsumx.adapters.registry import get_backend
-from einsumx.ir import cost
+from einsumx.ir import cost_model
 from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.operand import Operand
@@ -33,7 +33,7 @@ from einsumx.runtime.equations import sized_equation
 
 RATES = ("call", "view", "matrix", "gemm", "stream", "copy", "permute", "run", "native", "sweep")
 CONSTANTS = ("_LEAST_SIDE", "_INNER_BATCH", "_START", "_FILL")
-"""Numbers in ``einsumx.ir.cost`` that are fitted with the rates."""
+"""Numbers in ``einsumx.ir.cost_model`` that are fitted with the rates."""
 
 STEPS, DAMPING, STEP = 12, 1.0, 1e-3
 """Steps of the fit, how much each parameter is held where it is, and the difference for derivatives."""
@@ -69,7 +69,7 @@ class Fit:
 
     def _with(self, values: dict[str, float]) -> Traits:
         for name in CONSTANTS:
-            setattr(cost, name, values[name])
+            setattr(cost_model, name, values[name])
         rates: dict[str, Any] = {name: values[name] for name in RATES}
         return replace(self.traits, rates=replace(self.traits.rates, **rates))
 
@@ -129,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     fits = [read(path, options.backend) for path in options.files]
     start = {name: getattr(fits[0].traits.rates, name) for name in RATES}
-    start.update((name, float(getattr(cost, name))) for name in CONSTANTS)
+    start.update((name, float(getattr(cost_model, name))) for name in CONSTANTS)
     end = fitted(fits[0], start)
     for path, fit in zip(options.files, fits):
         print(_summary(f"{path.name}, before", fit.logs(start), fit.regret(start)))  # noqa: T201

@@ -66,6 +66,18 @@ def rng():
 
 
 @pytest.fixture
+def torch():
+    """PyTorch, for a test that needs it."""
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def jax():
+    """JAX, for a test that needs it."""
+    return pytest.importorskip("jax")
+
+
+@pytest.fixture
 def quiet_machine(monkeypatch):
     """A machine on which nothing disturbs a measurement, and no thread spins after a product."""
     from einsumx.measuring import machine, steady

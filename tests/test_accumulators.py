@@ -67,8 +67,7 @@ def test_a_rearrangement_with_an_accumulator_is_a_view_and_takes_no_more_memory_
     np.testing.assert_array_equal(einsum("ij->ji", half, memory_limit=half.nbytes, order="C"), half.T)
 
 
-def test_plans_with_an_accumulator_are_stored_and_made_again_with_it():
-    torch = pytest.importorskip("torch")
+def test_plans_with_an_accumulator_are_stored_and_made_again_with_it(torch):
     program = plan(EQUATION, a, b, accumulate="float64")
     stored = Plan.from_json(program.to_json())
     assert stored == program
@@ -98,16 +97,14 @@ def test_dask_arrays_have_an_accumulator():
 
 
 @pytest.mark.parametrize("limit", [None, "3 MB"])
-def test_gradients_are_computed_in_the_accumulator_too(limit):
-    torch = pytest.importorskip("torch")
+def test_gradients_are_computed_in_the_accumulator_too(limit, torch):
     x, y = (torch.tensor(array, requires_grad=True) for array in (a, b))
     einsum(EQUATION, x, y, accumulate=torch.float64, memory_limit=limit).sum().backward()
     assert x.grad.dtype == torch.float32
     assert torch.equal(x.grad, (torch.ones(40, 30).double() @ y.detach().double().T).float())
 
 
-def test_torch_compile_records_the_accumulator():
-    torch = pytest.importorskip("torch")
+def test_torch_compile_records_the_accumulator(torch):
     compiled = torch.compile(lambda x, y: einsum(EQUATION, x, y, accumulate="float64"), backend="eager", fullgraph=True)
     np.testing.assert_array_equal(compiled(torch.tensor(a), torch.tensor(b)).numpy(), EXACT)
 
@@ -284,8 +281,7 @@ def instructions(monkeypatch):
     serves.cache_clear()
 
 
-def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch, instructions):
-    torch = pytest.importorskip("torch")
+def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch, instructions, torch):
     lhs, rhs = (torch.full((32, 32), -128, dtype=torch.int8) for _ in range(2))
     used = []
 
@@ -299,8 +295,7 @@ def test_a_product_of_torch_that_saturates_is_not_used(monkeypatch, instructions
     assert torch.equal(einsum(EQUATION, lhs, rhs, dtype="int32"), torch.full((32, 32), 1 << 19, dtype=torch.int32))
 
 
-def test_torch_multiplies_int8_by_its_own_product_where_that_is_fast_and_exact(monkeypatch, instructions):
-    torch = pytest.importorskip("torch")
+def test_torch_multiplies_int8_by_its_own_product_where_that_is_fast_and_exact(monkeypatch, instructions, torch):
     if not instructions(True)():
         pytest.skip("torch._int_mm saturates on this processor")
     own, shapes = torch._int_mm, []
@@ -318,8 +313,7 @@ def test_torch_multiplies_int8_by_its_own_product_where_that_is_fast_and_exact(m
     assert not shapes
 
 
-def test_torchs_transforms_map_products_of_narrow_integers():
-    torch = pytest.importorskip("torch")
+def test_torchs_transforms_map_products_of_narrow_integers(torch):
     lhs = torch.randint(-128, 128, (3, 20, 1500), dtype=torch.int8)
     rhs = torch.randint(-128, 128, (1500, 20), dtype=torch.int8)
 
@@ -331,8 +325,7 @@ def test_torchs_transforms_map_products_of_narrow_integers():
     assert torch.equal(torch.compile(multiply, backend="aot_eager", fullgraph=True)(lhs[0]), expected[0])
 
 
-def test_jax_casts_no_operand_of_a_product_of_narrow_integers():
-    jax = pytest.importorskip("jax")
+def test_jax_casts_no_operand_of_a_product_of_narrow_integers(jax):
     arrays = [jax.numpy.ones(shape, "int8") for shape in SHAPES]
     text = str(jax.make_jaxpr(lambda *each: einsum(EQUATION, *each, dtype="int32"))(*arrays))
     assert "preferred_element_type=int32" in text

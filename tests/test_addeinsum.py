@@ -261,8 +261,7 @@ def test_torch_compile_records_a_call_with_factors():
         np.testing.assert_allclose(compiled(bias, lhs, rhs, alpha), updated(alpha, 1) + 1)
 
 
-def test_jax_has_nothing_to_write_to_and_no_number_in_a_trace():
-    jax = pytest.importorskip("jax")
+def test_jax_has_nothing_to_write_to_and_no_number_in_a_trace(jax):
     bias, lhs, rhs = (jax.numpy.asarray(array, "float32") for array in (c, a, b))
     with pytest.raises(BackendError, match="leave out= away"):
         addeinsum(bias, EQUATION, lhs, rhs, out=bias)

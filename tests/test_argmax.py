@@ -131,8 +131,7 @@ def test_any_path_finds_an_arrangement_also_if_the_terms_of_one_element_are_more
 # -- frameworks -----------------------------------------------------------------------------------------------------
 
 
-def test_torch_has_tensors_and_gradients_of_the_value_and_maps_it():
-    torch = pytest.importorskip("torch")
+def test_torch_has_tensors_and_gradients_of_the_value_and_maps_it(torch):
     a = torch.tensor([[1.0, 5.0, 2.0]], requires_grad=True)
     value, positions = max_plus.argmax("ij,jk->ik", a, torch.tensor([[1.0], [0.0], [2.0]]))
     assert positions["j"].dtype == torch.int64
@@ -144,8 +143,7 @@ def test_torch_has_tensors_and_gradients_of_the_value_and_maps_it():
     assert torch.equal(found, (a[..., None] + b).argmax(2))
 
 
-def test_torch_compiles_what_is_around_it():
-    torch = pytest.importorskip("torch")
+def test_torch_compiles_what_is_around_it(torch):
 
     @torch.compile(backend="eager")
     def function(a):
@@ -157,8 +155,7 @@ def test_torch_compiles_what_is_around_it():
         assert torch.equal(function(a), (a[:, :, None] * 2 + a).argmax(1) + 1)
 
 
-def test_jax_traces_it():
-    jax = pytest.importorskip("jax")
+def test_jax_traces_it(jax):
     a = jax.random.uniform(jax.random.key(0), (3, 4, 4))
     expected = (a[..., None] + a[:, None]).argmax(2)
 
@@ -170,8 +167,7 @@ def test_jax_traces_it():
     assert gradient.tolist() == np.eye(4)[a[0, 0].argmax()].tolist()
 
 
-def test_a_size_that_is_not_known_is_refused():
-    jax = pytest.importorskip("jax")
+def test_a_size_that_is_not_known_is_refused(jax):
     from jax import export
 
     (size,) = export.symbolic_shape("n")

@@ -114,8 +114,7 @@ def test_sizes_and_equations_that_are_wrong_are_errors_at_once():
         einsumx.einsum("ij,jk->il", lazy(A), lazy(B))
 
 
-def test_arrays_of_two_frameworks_are_an_error_that_names_both():
-    torch = pytest.importorskip("torch")
+def test_arrays_of_two_frameworks_are_an_error_that_names_both(torch):
     for other in (torch.ones(3, 4), lazy(torch.ones(3, 4))):
         with pytest.raises(einsumx.BackendError, match=r"two frameworks, numpy and torch, .*lazy arrays of autoray"):
             einsumx.einsum("ij,jk->ik", lazy(A), other)

@@ -1,5 +1,6 @@
 """The benchmarks: how contenders take turns, which figures a run is summarised by, and which problems there are."""
 
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,15 +20,8 @@ def scripts():
     """The modules, which are scripts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
-        import contenders
-        import measure
-        import problems
-        import show
-        import summary
-        import tables
-
         yield SimpleNamespace(
-            contenders=contenders, measure=measure, problems=problems, show=show, summary=summary, tables=tables
+            **{name: import_module(name) for name in ("contenders", "measure", "problems", "summary")}
         )
 
 

@@ -174,8 +174,7 @@ def test_operands_that_a_plan_is_not_made_for_are_refused(given, error, says):
         plan(*given)
 
 
-def test_a_plan_records_no_gradients():
-    torch = pytest.importorskip("torch")
+def test_a_plan_records_no_gradients(torch):
     plan = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), memory_limit=10_000, backend="torch")
     with pytest.raises(einsumx.BackendError, match="asks for a gradient"):
         plan(torch.ones((3, 4), dtype=torch.float64, requires_grad=True), torch.ones((4, 5), dtype=torch.float64))

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import printed
 
 import einsumx
-from einsumx.adapters import registry
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.cli import side_by_side
 from einsumx.cli.main import main
@@ -439,22 +437,6 @@ def test_an_optimizer_is_taken_by_name(capsys):
     arguments = ("ab,bc,cd->ad", "2,900", "900,3", "3,800", "--optimize")
     assert explained(capsys, *arguments, "greedy")["path"] == [[0, 1], [0, 1]]
     assert explained(capsys, "ab,bc,cd->ad", "800,3", "3,900", "900,2", "--optimize", "optimal")["path"][0] == [1, 2]
-
-
-@pytest.mark.long
-def test_explain_imports_no_framework():
-    code = """
-import sys
-from einsumx.adapters.registry import BUILTIN, get_backend
-from einsumx.cli.main import main
-for backend in BUILTIN:
-    main(["explain", "bind,bjnd->bnij", "4,10,3,8", "4,5,3,8", "--backend", backend])
-modules = [get_backend(backend).module.partition(".")[0] for backend in BUILTIN]
-print([name for name in (*modules, "jaxlib", "array_api_strict", "rich") if name in sys.modules])
-"""
-    said = printed(code)
-    assert said.count("bind,bjnd->bnij") == len(registry.BUILTIN)
-    assert said.endswith("\n[]\n")
 
 
 @pytest.mark.long

@@ -114,14 +114,6 @@ def test_a_long_call_moves_only_its_own_remark() -> None:
     assert in_columns(lines, "").split("\n") == ["short   a", "longer  b", "x" * 60 + "  c"]
 
 
-def test_a_plan_of_large_tensors_pads_no_line_to_its_longest_reshape() -> None:
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    text = str(einsumx.plan(f"{letters},zA->{letters[:-1]}A", (2,) * 26, (2, 2)))
-    (product,) = [line for line in text.split("\n") if "matmul" in line]
-    (back,) = [line for line in text.split("\n") if "reshape %3" in line]
-    assert len(product) < 70 < len(back)
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

@@ -8,9 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.estimate import Sketch, amounts
+from einsumx.blocked.estimate import Sketch, labelled_costs
 from einsumx.ir import ops
-from einsumx.ir.cost import EINSUM_CALLS, op_seconds, program_cost
+from einsumx.ir.cost import op_seconds, program_cost
+from einsumx.ir.cost_model import EINSUM_CALLS
 from einsumx.ir.layout import contiguous
 from einsumx.ir.operand import Operand
 from einsumx.ir.rates import Rates
@@ -198,13 +199,14 @@ def test_blocking_takes_for_an_op_what_its_price_says(backend):
     def check(case, dtype):
         equation, shapes = case
         plan = lower(contraction(equation, arrays(*shapes, dtype=dtype), adapter.cpu, backend))
-        sized = plan.contraction.equation
-        parts = amounts(plan, sized.inputs, sized.output, sized.sizes, adapter, traits)
+        place = replace(plan.contraction.place, traits=traits)
+        plan, sized = replace(plan, contraction=replace(plan.contraction, place=place)), plan.contraction.equation
+        parts = labelled_costs(plan, sized.inputs, sized.output, sized.sizes, adapter)
         seconds = [op_seconds(op, [plan.values[slot] for slot in op.sources], traits) for op in plan.ops]
         assert [Sketch(plan, [part], sized.sizes)(sized.sizes).seconds for part in parts] == pytest.approx(seconds)
         assert Sketch(plan, parts, sized.sizes)(sized.sizes).seconds == pytest.approx(sum(seconds))
         costs = program_cost(plan, adapter).ops
-        assert [part.allocated is None for part in parts] == [not cost.allocated for cost in costs]
+        assert [part.allocated for part in parts] == [cost.allocated for cost in costs]
 
     check()
 

@@ -94,8 +94,7 @@ def test_the_memory_beside_a_result_without_elements_is_not_written_to():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # which torch itself calls
-def test_torch_maps_sums_over_nothing_and_has_directional_derivatives():
-    torch = pytest.importorskip("torch")
+def test_torch_maps_sums_over_nothing_and_has_directional_derivatives(torch):
     nothing, vectors = torch.ones(0), torch.ones(4, 3)
 
     def call(vector):
@@ -105,8 +104,7 @@ def test_torch_maps_sums_over_nothing_and_has_directional_derivatives():
     assert torch.func.jvp(call, (vectors[0],), (vectors[0],))[1].tolist() == [0] * 3
 
 
-def test_jax_has_the_result_on_the_device_of_the_operands():
-    jax = pytest.importorskip("jax")
+def test_jax_has_the_result_on_the_device_of_the_operands(jax):
     there = jax.devices()[1]
     operands = [jax.device_put(jax.numpy.ones(shape), there) for shape in ((0,), (3,))]
     result = einsumx.einsum("i,j->j", *operands)

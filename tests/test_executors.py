@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,14 @@ from einsumx.streaming.shared_operands import SharedOperands, file_of
 pytestmark = pytest.mark.long
 
 
+def ends_the_process(path, box):
+    """End the process that reads a later part: always where the path is a folder, or only while it is a file."""
+    if box[0].start and path.exists():
+        if not path.is_dir():
+            path.unlink()
+        os._exit(1)
+
+
 class Inline(Executor):
     """Runs a task where it is submitted, but sends it and its result as to another process."""
 
@@ -39,20 +48,6 @@ class Inline(Executor):
         except Exception as error:  # noqa: BLE001
             future.set_exception(error)
         return future
-
-
-class Deadly:
-    """Something stored, a part of which ends the process that reads it: always, or only while a file exists."""
-
-    def __init__(self, array, while_there):
-        self.array, self.path, self.shape, self.dtype = array, str(while_there), array.shape, array.dtype
-
-    def __getitem__(self, box):
-        if box[0].start and Path(self.path).exists():
-            if not Path(self.path).is_dir():
-                Path(self.path).unlink()
-            os._exit(1)
-        return self.array[box]
 
 
 def left_behind():
@@ -137,8 +132,7 @@ def test_partial_sums_are_not_added_into_an_operand(pool):
     assert operand.tolist() == [[1] * 8]
 
 
-def test_tensors_reach_processes_too():
-    torch = pytest.importorskip("torch")
+def test_tensors_reach_processes_too(torch):
     arrays = [torch.arange(600, dtype=torch.bfloat16).reshape(20, 30).T / 64, torch.ones(20, 7, dtype=torch.bfloat16)]
     result = einsumx.einsum("ij,jk->ik", *arrays, memory_limit=MemoryLimit("40kB", executor=Inline()))
     assert result.dtype == torch.bfloat16
@@ -305,7 +299,7 @@ def test_a_worker_that_dies_loses_nothing(kind, tmp_path):
     (tmp_path / "once").touch()
     started = tmp_path / "started"
     started.mkdir()
-    array = Deadly(np.ones((8, 3)), tmp_path / "once")
+    array = Acting(np.ones((8, 3)), partial(ends_the_process, tmp_path / "once"))
     before = set(multiprocessing.active_children())
     if kind == "loky":
         loky = pytest.importorskip("loky")
@@ -327,7 +321,7 @@ def test_a_worker_that_dies_loses_nothing(kind, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:a worker of executor= died")
 def test_a_block_that_ends_every_worker_is_given_up(tmp_path):
-    array = Deadly(np.ones((8, 3)), tmp_path)
+    array = Acting(np.ones((8, 3)), partial(ends_the_process, tmp_path))
     with pytest.raises(einsumx.BlockError, match=r"block \[.*workers of the executor died 3 times.*fewer workers"):
         einsumx.einsum("ij,jk->ik", array, np.ones((3, 3)), memory_limit=MemoryLimit("1MB", executor=process_pool(1)))
 

@@ -120,8 +120,7 @@ def test_constants_are_pickled_as_their_framework_does(framework):
     assert run != einsumx.expression("ij,jk->ik", (3, 4), xp.zeros((4, 2)))
 
 
-def test_constants_whose_dtype_numpy_lacks_are_compared():
-    torch = pytest.importorskip("torch")
+def test_constants_whose_dtype_numpy_lacks_are_compared(torch):
     weights = torch.ones((4, 2), dtype=torch.bfloat16)
     run = einsumx.expression("ij,jk->ik", (3, 4), weights)
     assert run == einsumx.expression("ij,jk->ik", (3, 4), weights.clone())
@@ -175,7 +174,6 @@ def test_expressions_are_equal_that_were_made_by_the_same_call():
         assert again != "ij,jk->ik"
 
 
-def test_a_dtype_is_compared_by_its_name():
-    torch = pytest.importorskip("torch")
+def test_a_dtype_is_compared_by_its_name(torch):
     runs = [einsumx.expression("ij->ji", (3, 4), dtype=dtype) for dtype in ("float32", np.float32, torch.float32)]
     assert len(set(runs)) == 1

@@ -178,8 +178,7 @@ def test_the_limit_bounds_the_memory(equation):
 # -- PyTorch and JAX ------------------------------------------------------------------------------------------------
 
 
-def test_gradients_of_pytorch_under_a_limit_take_the_exponent_as_a_constant():
-    torch = pytest.importorskip("torch")
+def test_gradients_of_pytorch_under_a_limit_take_the_exponent_as_a_constant(torch):
     arrays = [torch.tensor(array, requires_grad=True) for array in operands(SCALES[1])]
     small = [torch.tensor(array, requires_grad=True) for array in operands()]
     mantissa, exponent = einsum_frexp(CHAIN, *arrays, memory_limit=6_000)
@@ -191,8 +190,7 @@ def test_gradients_of_pytorch_under_a_limit_take_the_exponent_as_a_constant():
         np.testing.assert_allclose(gradient.numpy(), np.ldexp(other.numpy(), shift), rtol=1e-12)
 
 
-def test_torch_traces_give_tensors():
-    torch = pytest.importorskip("torch")
+def test_torch_traces_give_tensors(torch):
     from torch.fx.experimental.proxy_tensor import make_fx
 
     arrays = [torch.tensor(array) for array in operands(SCALES[1])]
@@ -215,8 +213,7 @@ def test_torch_traces_give_tensors():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64"])
-def test_traces_of_torch_scale_every_dtype(dtype):
-    torch = pytest.importorskip("torch")
+def test_traces_of_torch_scale_every_dtype(dtype, torch):
     lhs, rhs = (torch.tensor(array * 1e4).to(getattr(torch, dtype)) for array in operands()[:2])
     mantissa, exponent = einsum_frexp(PRODUCT, lhs, rhs)
     found, tensor = torch.func.vmap(lambda lhs: einsum_frexp(PRODUCT, lhs, rhs))(lhs[None])
@@ -224,8 +221,7 @@ def test_traces_of_torch_scale_every_dtype(dtype):
     torch.testing.assert_close(found[0], mantissa)
 
 
-def test_jax_transforms():
-    jax = pytest.importorskip("jax")
+def test_jax_transforms(jax):
     scales = (90, 100)
     lhs, rhs = (jax.numpy.asarray(array) for array in operands(scales))
 
@@ -250,8 +246,7 @@ def test_jax_transforms():
     np.testing.assert_allclose(gradient, np.ldexp(plain, scales[1] - exponent), rtol=1e-5)
 
 
-def test_a_long_plan_of_jax_is_not_compiled():
-    jax = pytest.importorskip("jax")
+def test_a_long_plan_of_jax_is_not_compiled(jax):
     ring = [jax.numpy.full((2, 2), 1e30)] * 300
     arguments = [item for k, array in enumerate(ring) for item in (array, [k, (k + 1) % 300])]
     mantissa, exponent = einsum_frexp(*arguments, [], optimize=[(0, 1)] * 299)

@@ -8,7 +8,7 @@ import pytest
 from einsumx.adapters.gpus import Gpu, gpu_rates
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.torch.adapter import TorchAdapter
-from einsumx.ir.cost import CostModel
+from einsumx.ir.cost_model import CostModel
 from einsumx.ir.rates import Rates
 from einsumx.measuring.calibration import calibrated
 

@@ -255,8 +255,7 @@ def test_datasets_of_hdf5_and_arrays_of_zarr_are_read(tmp_path):
     np.testing.assert_array_equal(einsum(EQUATION, stored, b), expected)
 
 
-def test_what_is_stored_is_not_brought_to_another_framework_unasked():
-    torch = pytest.importorskip("torch")
+def test_what_is_stored_is_not_brought_to_another_framework_unasked(torch):
     wanted = r"operand 0 \(.*Stored\) is stored, .*not for torch; pass memory_limit=, or make an array of it first"
     with pytest.raises(BackendError, match=wanted):
         einsum(EQUATION, Stored(a), torch.ones(3, 4, dtype=torch.float64))

@@ -10,6 +10,7 @@ from backends_under_test import LIMITED
 
 import einsumx
 from einsumx import BackendError, MemoryLimit, einsum
+from einsumx.conformance.frameworks import framework_of
 from einsumx.runtime.limits import limit_bytes
 
 
@@ -97,8 +98,7 @@ def test_a_fraction_of_an_unknown_amount_is_an_error():
         limit_bytes(0.5, lambda: None)
 
 
-def test_jax_tracers_are_refused():
-    jax = pytest.importorskip("jax")
+def test_jax_tracers_are_refused(jax):
 
     def function(array):
         return einsum("ij->j", array, memory_limit="1MB").sum()
@@ -110,24 +110,10 @@ def test_jax_tracers_are_refused():
 
 def test_hybridized_blocks_of_mxnet_are_refused():
     pytest.importorskip("mxnet")
-    from einsumx.mxnet import load
-
-    mx = load()
-
-    class Block(mx.gluon.HybridBlock):
-        if mx.__version__.startswith("1."):
-
-            def hybrid_forward(self, F, array):  # noqa: N803  MXNet's name
-                return einsum("ij->j", array, memory_limit="1MB")
-        else:
-
-            def forward(self, array):
-                return einsum("ij->j", array, memory_limit="1MB")
-
-    block = Block()
-    block.hybridize()
-    with mx.util.np_shape(True), mx.util.np_array(True), pytest.raises(BackendError, match="traces a hybridized block"):
-        block(mx.np.ones((3, 4)))
+    mxnet = framework_of("mxnet")
+    block = mxnet.transformed("hybridize", lambda array: einsum("ij->j", array, memory_limit="1MB"))
+    with pytest.raises(BackendError, match="traces a hybridized block"):
+        block(mxnet.array(np.ones((3, 4)), "float32"))
 
 
 @pytest.mark.parametrize("name", ["torch", "cupy"])

@@ -9,7 +9,7 @@ import pytest
 from contractions import contraction
 
 from einsumx.adapters.registry import get_backend
-from einsumx.ir import cost
+from einsumx.ir import cost_model
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.operand import Operand
 from einsumx.planner.candidates import candidates
@@ -34,7 +34,7 @@ def scripts(monkeypatch):
 def constants(scripts, monkeypatch):
     """Restores the constants of the cost model."""
     for name in scripts[1].CONSTANTS:
-        monkeypatch.setattr(cost, name, getattr(cost, name))
+        monkeypatch.setattr(cost_model, name, getattr(cost_model, name))
 
 
 def row(chosen, best):
@@ -75,7 +75,7 @@ def test_a_fit_finds_the_rates_that_made_the_times(scripts, constants, tmp_path)
     file.write_text(json.dumps({"rows": rows}))
     read = fit.read(file, "numpy")
     start = {name: getattr(declared.rates, name) for name in fit.RATES}
-    start.update((name, float(getattr(cost, name))) for name in fit.CONSTANTS)
+    start.update((name, float(getattr(cost_model, name))) for name in fit.CONSTANTS)
     end = fit.fitted(read, start)
     before, after = (abs(read.logs(values)).mean() for values in (start, end))
     assert after < before / 4

@@ -6,8 +6,8 @@ from a plan that is lowered for those sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -15,11 +15,9 @@ from einsumx.adapters.base import Adapter
 from einsumx.blocked.stages import Labels
 from einsumx.dtypes import itemsize
 from einsumx.ir import ops
-from einsumx.ir.cost import freed, op_cost, op_price
+from einsumx.ir.cost import OpCost, freed, op_costs, op_price
 from einsumx.ir.operand import Operand
-from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
-from einsumx.ir.traits import Traits
 from einsumx.ir.values import result_of
 
 
@@ -27,27 +25,6 @@ class _Axis(int):
     """The size of an axis, with its labels except those of size 1."""
 
     labels: Labels = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Amounts:
-    """The work and memory of an op, as products of the sizes of labels, which are in ascending order.
-
-    Attributes:
-        op: the op.
-        operands: the operands of the contraction that its result depends on.
-        allocated: the labels of the array that it allocates, and bytes an element; None for a view.
-        workspace: the labels of an array, and the bytes an element of it that the kernel allocates besides.
-        time: seconds, as a function of one number per entry of ``priced``.
-        priced: the labels whose sizes multiply to each of these numbers.
-    """
-
-    op: Op
-    operands: frozenset[int]
-    allocated: tuple[Labels, int] | None
-    workspace: tuple[Labels, float]
-    time: Callable[..., float]
-    priced: tuple[Labels, ...]
 
 
 class Estimate(NamedTuple):
@@ -64,36 +41,17 @@ class Estimate(NamedTuple):
     tight: frozenset[int]
 
 
-def amounts(
-    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter, traits: Traits
-) -> list[Amounts]:
-    """The work and memory of each op of a program that was lowered for blocks of these sizes of labels."""
-    values = _labelled(program, terms, output, sizes)
-    depends = {slot: frozenset([slot]) for slot in range(len(terms))}
-    parts = []
-    for op in program.ops:
-        sources, result = [values[slot] for slot in op.sources], values[op.out]
-        depends[op.out] = frozenset().union(*(depends[slot] for slot in op.sources))
-        cost = op_cost(op, sources, result, program.algebra.workspace(adapter, op, sources, program.device))
-        largest = max((*sources, result), key=lambda value: prod(value.shape))
-        price = op_price(op, sources, result, traits)
-        parts.append(
-            Amounts(
-                op,
-                depends[op.out],
-                (_labels_of(result.shape), itemsize(result.dtype)) if cost.allocated else None,
-                (_labels_of(largest.shape), cost.workspace / max(prod(largest.shape), 1)),
-                price.time,
-                tuple(_labels_of(amount) for amount in price.amounts),
-            )
-        )
-    return parts
+def labelled_costs(
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter
+) -> tuple[OpCost, ...]:
+    """The cost of each op of a program that was lowered for blocks of these sizes of labels; shapes have the labels."""
+    return op_costs(program, adapter, _labelled(program, terms, output, sizes))
 
 
 def axis_labels(
     program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int]
 ) -> dict[int, tuple[Labels, ...]]:
-    """The labels of each axis of each slot, except those of size 1; arguments as for :func:`amounts`.
+    """The labels of each axis of each slot, except those of size 1; arguments as for :func:`labelled_costs`.
 
     >>> import einsumx
     >>> program = einsumx.plan("ij,jk->ik", (2, 3), (3, 4))
@@ -162,30 +120,35 @@ def _regrouped(labels: Sequence[int], shape: Sequence[int], sizes: Sequence[int]
 class Sketch:
     """The seconds and bytes of some ops of a program, on blocks of any size.
 
-    ``parts`` are the amounts of these ops, and ``sizes`` the sizes of labels that the program was lowered for. Arrays
-    that other ops allocate do not count.
+    ``costs`` are those of these ops, with labels, and ``sizes`` the sizes of labels that the program was lowered for.
+    Arrays that other ops allocate do not count.
     """
 
-    def __init__(self, program: Program, parts: Sequence[Amounts], sizes: Sequence[int]) -> None:
+    def __init__(self, program: Program, costs: Sequence[OpCost], sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
         numbers: dict[Labels, int] = {(): 0}
 
         def number(labels: Labels) -> int:
             return numbers.setdefault(labels, len(numbers))
 
-        self._fixed = sum(part.time() for part in parts if not part.priced)
-        self._times = [(part.time, [number(labels) for labels in part.priced]) for part in parts if part.priced]
-        allocated = {part.op.out: (number(part.allocated[0]), part.allocated[1]) for part in parts if part.allocated}
+        traits = program.contraction.place.traits
+        prices = [op_price(cost.op, cost.sources, cost.result, traits) for cost in costs]
+        self._fixed = sum(price.time() for price in prices if not price.amounts)
+        self._times = [
+            (price.time, [number(_labels_of(axes)) for axes in price.amounts]) for price in prices if price.amounts
+        ]
         self._moments: list[tuple[tuple[int, int], int, float, list[tuple[int, int]], frozenset[int]]] = []
-        alive: dict[int, Labels] = {}
-        only = replace(program, ops=tuple([part.op for part in parts]), result=parts[-1].op.out if parts else 0)
-        for part, gone in zip(parts, freed(only, [part.allocated is not None for part in parts])):
-            if part.allocated is not None:
-                alive[part.op.out] = part.allocated[0]
-            labels, rate = part.workspace
-            tight = frozenset(labels if rate else ()).union(*alive.values())
-            ended = [allocated[slot] for slot in gone if alive.pop(slot, None) is not None]
-            self._moments.append((allocated.get(part.op.out, (0, 0)), number(labels), rate, ended, tight))
+        alive: dict[int, tuple[Labels, int]] = {}  # the labels of each array, and bytes an element
+        for cost, gone in zip(costs, freed(costs, costs[-1].op.out if costs else 0)):
+            own = 0, 0
+            if cost.allocated:
+                labels, size = alive[cost.op.out] = _labels_of(cost.result.shape), itemsize(cost.result.dtype)
+                own = number(labels), size
+            largest = max([value.shape for value in (*cost.sources, cost.result)], key=prod)
+            labels, rate = _labels_of(largest), cost.workspace / max(prod(largest), 1)
+            tight = frozenset(labels if rate else ()).union(*[each for each, _ in alive.values()])
+            ended = [(number(each), size) for each, size in (alive.pop(slot) for slot in gone if slot in alive)]
+            self._moments.append((own, number(labels), rate, ended, tight))
         self._products = list(numbers)
 
     def __call__(self, sizes: Sequence[int]) -> Estimate:

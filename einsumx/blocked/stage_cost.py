@@ -9,17 +9,19 @@ from typing import Literal, TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import RunCost
-from einsumx.blocked.estimate import Amounts, Estimate, Sketch, amounts
+from einsumx.blocked.estimate import Estimate, Sketch, labelled_costs
 from einsumx.blocked.program import BlockedContraction
 from einsumx.blocked.stage_programs import Layout, stage_program, value_layout
 from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
+from einsumx.ir.cost import OpCost
 from einsumx.ir.operand import Path
+from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 
 How: TypeAlias = Literal["about", "nearly", "exactly"]
-"""How a run of a stage is costed: by the plan of the whole contraction, of the nearest sizes that were costed exactly, or
-of its own sizes."""
+"""How a run of a stage is costed: by the plan of the whole contraction, by that of the nearest sizes that were costed
+exactly, or by that of its own sizes."""
 
 
 class Outline:
@@ -44,27 +46,28 @@ class Outline:
             traits = replace(traits, rates=replace(traits.rates, native=0.0))
         contraction = replace(contraction, place=replace(contraction.place, traits=traits))
         self._program = stage_program(contraction, request.in_place, whole, self._sizes, ())
-        parts = amounts(self._program, equation.inputs, equation.output, self._sizes, adapter, traits)
+        costs = labelled_costs(self._program, equation.inputs, equation.output, self._sizes, adapter)
         # Values are identified by the operands that they depend on.
         self._used_by: dict[frozenset[int], frozenset[int]] = {}
-        self._ops: dict[frozenset[int], list[Amounts]] = {}
+        self._ops: dict[frozenset[int], list[OpCost]] = {}
         for value, *inputs in _step_values(path, [frozenset([number]) for number in every]):
             self._ops[value] = []
             self._used_by.update(dict.fromkeys(inputs, value))
-        for part in parts:
-            self._ops[self._value_of(part)].append(part)
-        self.seconds = Sketch(self._program, parts, self._sizes)(self._sizes).seconds
+        depends = [frozenset([number]) for number in every]  # the operands that each slot depends on
+        for cost in costs:
+            depends.append(frozenset().union(*[depends[slot] for slot in cost.op.sources]))
+            self._ops[self._value_of(cost.op, depends[-1])].append(cost)
+        self.seconds = Sketch(self._program, costs, self._sizes)(self._sizes).seconds
 
-    def _value_of(self, part: Amounts) -> frozenset[int]:
+    def _value_of(self, op: Op, own: frozenset[int]) -> frozenset[int]:
         """The value that an op helps to compute; a copy of another value belongs to the value that uses it."""
-        own = part.operands
-        computes_it = own in self._ops and part.op.effect == "work"
+        computes_it = own in self._ops and op.effect == "work"
         return own if computes_it else self._used_by.get(own, own)
 
     def sketch(self, path: Path, inputs: Sequence[frozenset[int]]) -> Sketch:
         """The ops for the values along a path; inputs are identified by the operands that they depend on."""
-        parts = [part for value, *_ in _step_values(path, inputs) for part in self._ops[value]]
-        return Sketch(self._program, parts, self._sizes)
+        costs = [cost for value, *_ in _step_values(path, inputs) for cost in self._ops[value]]
+        return Sketch(self._program, costs, self._sizes)
 
 
 def _step_values(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[frozenset[int]]]:
@@ -141,11 +144,10 @@ class StageCost:
         values = tuple([value_layout(cost._stage, cost.program(sizes)) for cost in self._below])
         key = tuple([sizes[label] for label in self._labels]), values
         if key not in self._exact:
-            stage, traits = self._stage, self._contraction.place.traits
-            program = stage_program(self._contraction, self._outline.request.in_place, stage, sizes, values)
-            sketch = Sketch(
-                program, amounts(program, stage.terms, stage.output, sizes, self._outline.adapter, traits), sizes
-            )
+            stage, outline = self._stage, self._outline
+            program = stage_program(self._contraction, outline.request.in_place, stage, sizes, values)
+            costs = labelled_costs(program, stage.terms, stage.output, sizes, outline.adapter)
+            sketch = Sketch(program, costs, sizes)
             self._exact[key] = self._run_cost(sketch(sizes), sizes), program
             self._own.append(sketch)
             self._near = {known: exact for (known, _), (exact, _) in self._exact.items()}

@@ -18,7 +18,8 @@ from einsumx.errors import BackendError, EinsumxError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction, Place
-from einsumx.ir.cost import op_seconds, program_cost, relative_work
+from einsumx.ir.cost import op_seconds, program_cost
+from einsumx.ir.cost_model import relative_work
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program, last_uses
 from einsumx.ir.rates import Rates
@@ -223,12 +224,12 @@ def _op_profiles(
         multiplied = cost.multiply_adds if isinstance(op, ops.Matmul | ops.Native) else 0
         yield OpProfile(
             op=op,
-            shape=cost.shape,
-            dtype=cost.dtype,
+            shape=result.shape,
+            dtype=result.dtype,
             seconds=seconds,
             predicted=op_seconds(op, sources, traits),
             multiply_adds=cost.multiply_adds,
             nbytes=nbytes,
-            arithmetic=multiplied * relative_work(cost.dtype, traits.rates) / traits.rates.gemm,
+            arithmetic=multiplied * relative_work(result.dtype, traits.rates) / traits.rates.gemm,
             traffic=nbytes / max(traits.rates.stream, traits.rates.copy),
         )

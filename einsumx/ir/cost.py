@@ -1,27 +1,26 @@
-"""The cost of a program, from its data alone: arithmetic, bytes copied, peak memory, and seconds."""
+"""The cost of a program and of its ops, from their data alone: arithmetic, bytes copied, memory in use, and seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from einsumx.dtypes import FLOATS, arithmetic, itemsize, kind
+from einsumx.dtypes import itemsize
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
-from einsumx.ir.fill import sparse_work, work
+from einsumx.ir.cost_model import CostModel, run_counters
+from einsumx.ir.fill import sparse_work
 from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program, last_uses
-from einsumx.ir.rates import Rates
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import Traits
-
-_Label = TypeVar("_Label")
+from einsumx.ir.values import result_of
 
 
 @record
@@ -29,22 +28,22 @@ class OpCost:
     """The cost of one op.
 
     Attributes:
+        op: the op.
+        sources: the values that it reads.
+        result: the value that it makes.
         multiply_adds: multiplications with their additions; a sum counts its additions.
         copied: bytes written by an op that only moves or casts data, otherwise 0.
         allocated: bytes of the result, 0 for a view.
         workspace: further bytes that it takes while it runs.
-        shape: of the op's result.
-        dtype: of the op's result.
-        nnz: about how many elements a sparse result stores; None if it is dense.
     """
 
+    op: Op
+    sources: Sequence[Operand]
+    result: Operand
     multiply_adds: int
     copied: int
     allocated: int
     workspace: int
-    shape: tuple[int, ...]
-    dtype: str
-    nnz: int | None = None
 
 
 @record
@@ -77,21 +76,32 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
         program: lowered for a framework.
         kernels: of that framework; None to assume that they need no workspace.
     """
-    values = program.values
-    costs = []
-    for op in program.ops:
-        sources = [values[slot] for slot in op.sources]
-        workspace = program.algebra.workspace(kernels, op, sources, program.device) if kernels else 0
-        costs.append(op_cost(op, sources, values[op.out], workspace))
+    costs = op_costs(program, kernels, program.values)
     inputs = sum(_operand_bytes(operand) for operand in program.operands)
     return PlanCost(
-        tuple(costs),
+        costs,
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        values[program.result].nbytes,
-        inputs + _peak(program, costs),
+        program.values[program.result].nbytes,
+        inputs + max([held + cost.workspace for held, cost in zip(in_use(costs, program.result), costs)], default=0),
     )
+
+
+def op_costs(program: Program, kernels: Kernels | None, values: Sequence[Operand]) -> tuple[OpCost, ...]:
+    """The cost of each op of a program with these values; ``kernels`` are as for :func:`program_cost`."""
+    costs = []
+    for op in program.ops:
+        sources, result = [values[slot] for slot in op.sources], values[op.out]
+        workspace = program.algebra.workspace(kernels, op, sources, program.device) if kernels else 0
+        nbytes, estimate = assumed(result.nbytes), sparse_work(op, sources, result.shape)
+        copied, allocated = nbytes if op.effect == "copy" else 0, 0 if op.effect == "view" else nbytes
+        if estimate is not None:
+            multiply_adds, allocated = estimate.multiply_adds, nbytes
+        else:
+            multiply_adds = assumed(op.multiply_adds([each.shape for each in sources], result.shape))
+        costs.append(OpCost(op, sources, result, multiply_adds, copied, allocated, workspace))
+    return tuple(costs)
 
 
 def _operand_bytes(operand: Operand) -> int:
@@ -112,265 +122,7 @@ def returns_view(program: Program) -> bool:
     return True
 
 
-def op_cost(op: Op, sources: Sequence[Operand], result: Operand, workspace: int = 0) -> OpCost:
-    """The cost of an op, from the shapes, dtypes and strides of its sources and of its result.
-
-    ``workspace`` is as in :class:`OpCost`.
-    """
-    nbytes = assumed(result.nbytes)
-    copied = nbytes if op.effect == "copy" else 0
-    estimate = sparse_work(op, sources, result.shape)
-    if estimate is not None:
-        multiply_adds, allocated = estimate.multiply_adds, nbytes
-    else:
-        multiply_adds = assumed(op.multiply_adds([each.shape for each in sources], result.shape))
-        allocated = 0 if op.effect == "view" else nbytes
-    return OpCost(multiply_adds, copied, allocated, workspace, result.shape, result.dtype, result.nnz)
-
-
 # -- seconds --------------------------------------------------------------------------------------------------------
-
-
-_LEAST_SIDE = 8
-"""Rows or columns of a matrix product; fewer leave arithmetic units idle, except in a product of two vectors."""
-
-_FILLED = 2
-"""Where products are computed in tiles: the terms of a sum during which a tile is filled and stored, in its rows."""
-
-_INNER_BATCH = 1.3
-"""The time of a product with a batch axis between rows and columns, relative to one of packed matrices."""
-
-_LONG_SUM = 8
-"""A product's sum is long if it has more terms than this many times its rows and columns."""
-
-_BOTH_TURNED = 0.1
-"""The share by which a long sum takes longer if both matrices are turned."""
-
-_TINY, _TURNED_RIGHT = 1 << 12, 1.0
-"""The most multiply-adds of a tiny product; and how much more overhead a product has whose right matrix is turned, as a
-BLAS packs it, where the framework prefers the longer operand in order."""
-
-_DOT, _LOOPED, _LOOPED_SUM = 0.2, 0.012, 16
-"""The overhead of a product of two vectors in a batch, and of each element of one in plain loops, relative to one of
-matrices; and the longest vectors that such loops sum faster than a multiplication and a sum."""
-
-_WRONG_SIDE = 0.2
-"""The share by which a long sum takes longer with the longer operand on the left, where short ones prefer it there."""
-
-_NARROW, _NARROW_UNEVEN, _NARROW_DOUBLE, _LANES = 16, 40, 100, 4
-"""Where the framework prefers the longer operand on the left: the columns from which it does, in single precision if
-they are a multiple of so many elements or not, and in double precision."""
-
-_FAR_ROWS = 1 << 24
-"""Bytes of a result whose columns are so far apart in memory that writing them takes longest, multiple or not."""
-
-_TALL_NARROW = 4.0
-"""How often it reads the longer operand on the left once more if there are fewer columns."""
-
-LOPSIDED = 1.5
-"""A product has many more rows than columns, or the reverse, if there are more than so many times as many."""
-
-_TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
-"""How often a BLAS reads the longer operand of a lopsided product once more, where the framework prefers it in order:
-on the left with its matrices turned or not, and on the right turned."""
-
-_WIDE_RESULT, _FEW_ROWS, _SHARED = 1.5, 32, 1 << 19
-"""How often a BLAS writes a wide result once more, as its threads share the rows of a tall result, and get into each
-other's way in those of a wide one; and where the framework prefers order, the most rows, those of a tile, and the most
-multiply-adds, those of one thread, for which it does not."""
-
-_SHORT_SUM = 64
-"""The terms of a sum whose arithmetic hides half of that."""
-
-EINSUM_CALLS = 1.4
-"""The time of a call that reads an equation, in calls."""
-
-_NESTED, _START, _FILL = 2, 3, 9
-"""The most loops around the innermost one of an einsum that NumPy nests in C, so that a start of that takes as long as
-a run of a copy; the runs of a start by NumPy's iterator, for more loops; and those of filling its buffers."""
-
-
-class CostModel:
-    """How long an array call takes, in seconds.
-
-    Lowering compares candidates with it before it writes their ops; blocking and ``einsumx profile`` price ops with it
-    (:func:`op_price`). docs/layouts.md lists their terms.
-
-    Args:
-        framework: its traits.
-        dtype: of the operands and the result.
-    """
-
-    def __init__(self, framework: Traits, dtype: str) -> None:
-        self._rates = rates = framework.rates
-        self._is_strided, self._long_side = framework.strided, framework.long_side
-        self._tiny_matmul = framework.layouts(dtype).tiny if framework.strided else 0
-        self._size = itemsize(dtype)
-        self._byte = 1 / rates.stream
-        self._arithmetic = relative_work(dtype, rates)
-
-    def overhead(self, op: Op) -> float:
-        """The part of an op's time that does not depend on sizes."""
-        if op.effect == "view" and not isinstance(op, ops.Diagonal):
-            return self._rates.view
-        return self._rates.call * (EINSUM_CALLS if isinstance(op, ops.Native) else 1)
-
-    def matmul(
-        self,
-        calls: int,
-        matrices: int,
-        rows: int,
-        cols: int,
-        inner: int,
-        turned: tuple[bool, bool] = (False, False),
-        apart: bool = False,
-    ) -> float:
-        """A batch of matrix products.
-
-        Args:
-            calls: as many as the framework needs for all batch axes.
-            matrices: in the batch.
-            rows, cols, inner: ``[rows, inner] @ [inner, cols]``.
-            turned: whether each operand lies in memory with the last two axes swapped.
-            apart: a batch axis is between rows and columns.
-        """
-        work = self._tiled(rows, cols, inner) * self._arithmetic / self._rates.gemm
-        each = (work + self._moving(rows, cols, inner, turned)) * (_INNER_BATCH if apart else 1)
-        if self._is_strided:
-            if turned[0] and turned[1] and _is_long_sum(rows, cols, inner):
-                each *= 1 + _BOTH_TURNED
-            if turned[1] and self._long_side == "in order" and min(rows, cols) > 1:
-                each += _TURNED_RIGHT * self._rates.matrix
-            if rows > LOPSIDED * cols or cols > LOPSIDED * rows:
-                each += self._of_sides(rows, cols, inner, turned, each)
-        return calls * self._rates.call + matrices * each
-
-    def _moving(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool]) -> float:
-        """The overhead of a product of matrices, and the time of reading and writing them."""
-        is_looped = rows * cols * inner < self._tiny_matmul
-        if rows == cols == 1:  # both vectors need unit stride
-            is_looped = is_looped and inner <= _LOOPED_SUM and turned == (False, True)
-        overhead = self._rates.matrix * (_LOOPED * rows * cols if is_looped else _DOT if rows == cols == 1 else 1)
-        return overhead + (rows * inner + inner * cols + 2 * rows * cols) * self._size * self._byte
-
-    def _tiled(self, rows: int, cols: int, inner: int) -> int:
-        """The multiply-adds for which a matrix product's arithmetic units are busy or idle."""
-        tile = self._rates.tile
-        if tile == 1:
-            return inner * (1 if rows == cols == 1 else max(rows, _LEAST_SIDE) * max(cols, _LEAST_SIDE))
-        if 1 in (rows, cols):  # another kernel, which waits for memory alone
-            return inner * rows * cols
-        return -(-rows // tile) * -(-cols // tile) * tile**2 * (inner + _FILLED * tile)
-
-    def _of_sides(self, rows: int, cols: int, inner: int, turned: tuple[bool, bool], seconds: float) -> float:
-        """What a lopsided product takes longer because of its longer side; ``seconds`` is its time without that."""
-        is_tall = rows > cols
-        if self._long_side == "either":
-            return 0.0
-        if self._long_side == "left":
-            if _is_long_sum(rows, cols, inner):
-                return _WRONG_SIDE * seconds if is_tall else 0.0
-            short = min(rows, cols)
-            is_uneven = short % _LANES > 0 and rows * cols * self._size < _FAR_ROWS
-            single = _NARROW_UNEVEN if is_uneven else _NARROW
-            is_narrow = short < (single if self._size < 8 else _NARROW_DOUBLE)
-            elements = _TALL_NARROW * rows * inner if is_tall and is_narrow else 0.0
-            is_wide_result = not is_tall and not is_narrow
-        else:
-            more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
-            elements = more * max(rows, cols) * inner
-            is_wide_result = not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED
-        if is_wide_result:
-            elements += _WIDE_RESULT * rows * cols
-        return elements * self._size * self._byte / (1 + inner / _SHORT_SUM)
-
-    def elementwise(self, *elements: int) -> float:
-        """A multiplication or a sum that reads and writes arrays of so many elements."""
-        return self._rates.call + sum(elements) * self._size * self._byte
-
-    def copy(self, elements: int, runs: int = 0, *, turned: bool = True, source_size: int | None = None) -> float:
-        """A copy.
-
-        Args:
-            elements: that it copies.
-            runs: how often it runs its innermost loop (:func:`run_counters`); 0 if they are long.
-            turned: it moves the innermost axis.
-            source_size: bytes of an element of the source, if the copy casts.
-        """
-        rates = self._rates
-        moved = elements * (self._size + (source_size or self._size))
-        return rates.call + moved / (rates.permute if turned else rates.copy) + runs * rates.run
-
-    def einsum(self, steps: int, rows: int, fills: int, loops: int, operands: int, is_packed: bool) -> float:
-        """A call of the framework's own einsum.
-
-        Args:
-            steps: of its loop over all labels.
-            rows, fills, loops: as for :func:`einsum_starts`.
-            operands: how many it takes.
-            is_packed: all arrays with the innermost label have it last in memory, without gaps.
-        """
-        rates = self._rates
-        call, work = EINSUM_CALLS * rates.call, steps * max(operands - 1, 1) * self._arithmetic
-        if not rates.sweep:
-            return call + work / (rates.native or rates.stream)
-        rate = rates.sweep if is_packed and operands < 3 else rates.native or rates.sweep
-        return call + einsum_starts(rows, fills, loops) * rates.run + work / rate
-
-    def sparse(self, elements: int, multiply_adds: int) -> float:
-        """A call on sparse arrays.
-
-        Args:
-            elements: that the operands and the result store.
-            multiply_adds: of stored elements.
-        """
-        return self._rates.call + work(elements, multiply_adds) * self._arithmetic / self._rates.gemm
-
-    def least_einsum(self, steps: int, operands: int) -> float:
-        """The time of the same call if it has one row, packed."""
-        return self.einsum(steps, 1, 1, 0, operands, is_packed=True)
-
-
-def einsum_starts(rows: float, fills: int, loops: int) -> float:
-    """The time that an einsum takes to start its innermost loop, in runs of a copy.
-
-    Args:
-        rows: how often it starts.
-        fills: how often NumPy's iterator fills its buffers.
-        loops: how many there are around it. See :class:`einsumx.ir.loops.Loops`.
-
-    >>> einsum_starts(100, 1, 2), einsum_starts(100, 50, 3)
-    (100, 750)
-    """
-    return rows if loops <= _NESTED else _START * rows + _FILL * fills
-
-
-def is_sweep(lhs: Sequence[Hashable], rhs: Sequence[Hashable]) -> bool:
-    """Whether a contraction is one pass through the larger operand, from the labels of both in memory order.
-
-    It is if the smaller operand has a part of these labels, in the same order.
-
-    >>> is_sweep("abc", "ac"), is_sweep("abc", "ca"), is_sweep("ab", "bc")
-    (True, False, False)
-    """
-    fewer, more = sorted((lhs, rhs), key=len)
-    return [label for label in more if label in fewer] == list(fewer)
-
-
-def run_counters(source: Sequence[_Label], target: Sequence[_Label]) -> list[_Label]:
-    """The axes that count how often a permuting copy runs its innermost loop: along axes that it leaves side by side.
-
-    Args:
-        source, target: the axes in memory order before and after, without those of size 1.
-
-    >>> run_counters("abcd", "bacd"), run_counters("abcd", "abcd"), run_counters("abcd", "cdba")
-    (['b', 'a'], [], ['c', 'd', 'b'])
-    """
-    outer = max(len(target) - 1, 0)
-    place = source.index(target[outer]) if target else 0
-    while outer and place and source[place - 1] == target[outer - 1]:
-        outer, place = outer - 1, place - 1
-    return list(target[:outer])
 
 
 class Price(NamedTuple):
@@ -388,27 +140,6 @@ class Price(NamedTuple):
     def seconds(self) -> float:
         """The time for these sizes."""
         return self.time(*[assumed(prod(amount)) for amount in self.amounts])
-
-
-def depends_on_turns(rows: int, cols: int, inner: int) -> bool:
-    """Whether a product is so small, or sums so many terms, that its time depends on which matrices are transposed."""
-    return rows * cols * inner <= _TINY or _is_long_sum(rows, cols, inner)
-
-
-def _is_long_sum(rows: int, cols: int, inner: int) -> bool:
-    return inner > _LONG_SUM * max(rows, cols)
-
-
-def relative_work(dtype: str, rates: Rates) -> float:
-    """The time of a multiply-add of a dtype in units of one of float32.
-
-    >>> gpu = Rates(gemm=8.0, double=4.0, half=64.0)
-    >>> [relative_work(dtype, gpu) for dtype in ("float16", "float32", "float64", "complex64", "complex128", "int64")]
-    [0.125, 1.0, 2.0, 4.0, 8.0, 2.0]
-    """
-    parts, size = (4, itemsize(dtype) // 2) if kind(dtype) == "c" else (1, itemsize(dtype))
-    rate = {2: rates.half, 8: rates.double}.get(size, 0.0) if dtype in FLOATS else 0.0
-    return parts * rates.gemm / rate if rate else arithmetic(dtype)
 
 
 def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Traits) -> Price:
@@ -509,46 +240,44 @@ def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -
 def op_seconds(op: Op, operands: Sequence[Operand], framework: Traits) -> float:
     """Seconds that an op takes on operands of these shapes, dtypes and strides.
 
+    >>> from einsumx.ir.rates import Rates
     >>> row = Operand((1000, 2000), "float32")
     >>> op_seconds(ops.Transpose(1, 0, (1, 0), "why"), [row], Traits(rates=Rates(call=0.25, permute=16e6, run=0.0)))
     1.25
     """
-    shape = op.result_shape([each.shape for each in operands])
-    return op_price(op, operands, Operand(shape, op.result_dtype(operands[0].dtype)), framework).seconds
+    return op_price(op, operands, result_of(op, operands), framework).seconds
 
 
 def program_seconds(program: Program, framework: Traits) -> float:
     """Seconds that all ops of a program take."""
     values = program.values
-    return sum([op_seconds(op, [values[slot] for slot in op.sources], framework) for op in program.ops])
+    return sum(
+        [op_price(op, [values[slot] for slot in op.sources], values[op.out], framework).seconds for op in program.ops]
+    )
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
-def in_use(program: Program, costs: Sequence[OpCost]) -> Iterator[int]:
+def in_use(costs: Sequence[OpCost], result: int) -> Iterator[int]:
     """After each op, the bytes that the ops have allocated and that are still in use."""
     held: dict[int, int] = {}
     total = 0
-    for op, cost, gone in zip(program.ops, costs, freed(program, [cost.allocated > 0 for cost in costs])):
-        held[op.out] = cost.allocated
+    for cost, gone in zip(costs, freed(costs, result)):
+        held[cost.op.out] = cost.allocated
         total += cost.allocated
         yield total
         total -= sum(held.pop(slot, 0) for slot in gone)
 
 
-def freed(program: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
-    """After each op, the slots whose memory is freed; a view keeps its source alive.
-
-    Args:
-        program: of which only ops and result matter.
-        makes: whether each op allocates an array.
-    """
+def freed(costs: Sequence[OpCost], result: int) -> Iterator[list[int]]:
+    """After each op, the slots whose memory is freed; a view keeps its source alive, and ``result`` stays."""
     owner: dict[int, int] = {}  # the slot whose memory a slot uses
     readers: dict[int, int] = {}  # how many live slots use that memory
-    dead = last_uses(program.calls, program.result)
-    for op, is_own in zip(program.ops, makes):
-        home = op.out if is_own else owner.get(op.sources[0], op.sources[0])
+    dead = last_uses([(cost.op.out, cost.op.sources) for cost in costs], result)
+    for cost in costs:
+        op = cost.op
+        home = op.out if cost.allocated else owner.get(op.sources[0], op.sources[0])
         owner[op.out] = home
         readers[home] = readers.get(home, 0) + 1
         gone = []
@@ -558,8 +287,3 @@ def freed(program: Program, makes: Sequence[bool]) -> Iterator[list[int]]:
             if readers[home] == 0:
                 gone.append(home)
         yield gone
-
-
-def _peak(program: Program, costs: list[OpCost]) -> int:
-    """The most bytes allocated by the ops at once."""
-    return max((held + cost.workspace for held, cost in zip(in_use(program, costs), costs)), default=0)

@@ -198,10 +198,10 @@ def quantity(number: float, unit: str = "") -> str:
 def remark_text(op: Op, cost: OpCost) -> str:
     """The cost of an op, and the reason if it copies; of sparse arrays, estimates."""
     multiply_adds = quantity(cost.multiply_adds)
-    if cost.nnz is None:
+    if cost.result.nnz is None:
         return op.filled(op.remark, multiply_adds=multiply_adds, copied=quantity(cost.copied, "B"))
     work = f"about {multiply_adds} multiply-adds, " if op.effect == "work" else ""
-    return f"{work}stores {_nnz_text(cost.nnz, cost.shape)}"
+    return f"{work}stores {_nnz_text(cost.result.nnz, cost.result.shape)}"
 
 
 def operand_text(operand: Operand) -> str:

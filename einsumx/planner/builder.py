@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from einsumx.ir import ops
-from einsumx.ir.cost import CostModel
+from einsumx.ir.cost_model import CostModel
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
 from einsumx.planner.selection import BY_COST, Choosing

@@ -16,7 +16,7 @@ from typing import Any
 from einsumx.dtypes import FLOATS
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction
-from einsumx.ir.cost import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
+from einsumx.ir.cost_model import EINSUM_CALLS, LOPSIDED, CostModel, depends_on_turns, einsum_starts
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.operand import Path
 from einsumx.ir.ops import Copy, Matmul, Multiply, Native, Op, Reshape, Sum, Transpose

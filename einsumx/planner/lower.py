@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from itertools import filterfalse
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction
-from einsumx.ir.cost import CostModel
+from einsumx.ir.cost_model import CostModel
 from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
@@ -21,7 +22,7 @@ from einsumx.ir.traits import HALVES, Traits, WideOp
 from einsumx.ir.values import described
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
-from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms, uses_of
+from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
 
 if TYPE_CHECKING:
     from einsumx.ir import simplify
@@ -180,7 +181,7 @@ def _lower_in(builder: Builder, contraction: Contraction, compute: str, between:
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
         steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
-        uses = uses_of(steps, terms, equation.output)
+        uses = _uses(steps, terms, equation.output)
     is_by_cost = builder.choosing.is_by_cost
     for number, ((step, keep), use) in enumerate(zip(steps, uses)):
         if not is_by_cost:
@@ -210,6 +211,32 @@ def _lower_in(builder: Builder, contraction: Contraction, compute: str, between:
     if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
         term = builder.strided(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
     return term.slot
+
+
+def _uses(
+    steps: Sequence[tuple[tuple[int, ...], Collection[int]]],
+    terms: Sequence[Term],
+    last: Labels,
+) -> list[ResultUse]:
+    """How the result of each step is used: by a later step, or as the output."""
+    # The labels of a value with its term, if it is an operand, or else with the number of the step that makes it.
+    values: list[tuple[Collection[int], Term | None, int]] = [(term.labels, term, -1) for term in terms]
+    uses = [*[ResultUse()] * (len(steps) - 1), ResultUse(order=last)]
+    for number, (step, keep) in enumerate(steps):
+        pair = list(map(values.pop, sorted(step, reverse=True)))
+        if len(pair) == 2:
+            for (own, term, maker), (others, operand, _) in (pair, pair[::-1]):
+                if term is not None:
+                    continue
+                if operand is None:
+                    shared = tuple(sorted(filter(others.__contains__, own)))
+                else:
+                    shared = tuple(filter(own.__contains__, operand.memory))
+                contracted = tuple(filterfalse(keep.__contains__, shared))
+                batch = tuple(filter(keep.__contains__, shared))
+                uses[maker] = ResultUse(None, contracted, batch)
+        values.append((keep, None, number))
+    return uses
 
 
 def _read(builder: Builder, contraction: Contraction, compute: str) -> tuple[list[Term], Labels, Labels]:

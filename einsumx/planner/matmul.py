@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from einsumx.dtypes import kind
 from einsumx.ir import ops
-from einsumx.ir.cost import depends_on_turns, run_counters
+from einsumx.ir.cost_model import depends_on_turns, run_counters
 from einsumx.ir.ops import Threads
 from einsumx.ir.traits import Layouts, MatrixLayout, Traits
 from einsumx.planner.builder import Builder, cut

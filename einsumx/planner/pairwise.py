@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from einsumx.ir import ops
-from einsumx.ir.cost import is_sweep
+from einsumx.ir.cost_model import is_sweep
 from einsumx.ir.loops import Loops, natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder

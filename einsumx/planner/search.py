@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.dtypes import itemsize
 from einsumx.imports import LazyModule
-from einsumx.ir.cost import relative_work
+from einsumx.ir.cost_model import relative_work
 from einsumx.ir.operand import Path
 from einsumx.ir.traits import Traits
 

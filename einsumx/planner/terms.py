@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import chain, filterfalse
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -154,35 +154,6 @@ class ResultUse(NamedTuple):
         if takes_strides:
             return is_run and result[-1] not in self.batch
         return is_run and all(label in self.batch for label in result[: len(result) - len(contracted) - len(free)])
-
-
-def uses_of(
-    steps: Sequence[tuple[tuple[int, ...], Collection[int]]],
-    terms: Sequence[Term],
-    last: Labels,
-) -> list[ResultUse]:
-    """How the result of each step is used: by a later step, or as the output."""
-    # The labels of a value with its term, if it is an operand, or else with the number of the step that makes it.
-    values: list[tuple[Collection[int], Term | None, int]] = [(term.labels, term, -1) for term in terms]
-    uses = [*[_ANY_USE] * (len(steps) - 1), ResultUse(order=last)]
-    for number, (step, keep) in enumerate(steps):
-        pair = list(map(values.pop, sorted(step, reverse=True)))
-        if len(pair) == 2:
-            for (own, term, maker), (others, operand, _) in (pair, pair[::-1]):
-                if term is not None:
-                    continue
-                if operand is None:
-                    shared = tuple(sorted(filter(others.__contains__, own)))
-                else:
-                    shared = tuple(filter(own.__contains__, operand.memory))
-                contracted = tuple(filterfalse(keep.__contains__, shared))
-                batch = tuple(filter(keep.__contains__, shared))
-                uses[maker] = ResultUse(None, contracted, batch)
-        values.append((keep, None, number))
-    return uses
-
-
-_ANY_USE = ResultUse()
 
 
 def native_equation(inputs: Sequence[Labels], output: Labels) -> str:

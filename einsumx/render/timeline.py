@@ -122,10 +122,10 @@ def plan_timeline(program: Program, kernels: Kernels | None) -> Timeline:
     cost, axes = program_cost(program, kernels), _plan_axes(program)
     rows: list[PictureRow] = []
     unread, left = dict(enumerate(program.operands)), 0
-    for op, entry, held in zip(program.ops, cost.ops, in_use(program, cost.ops)):
+    for op, entry, held in zip(program.ops, cost.ops, in_use(cost.ops, program.result)):
         before = held - entry.allocated
         rows += [_operand_row(slot, unread.pop(slot), axes, before) for slot in op.sources if slot in unread]
-        rows.append(_op_row(op, entry, axes.of(op, entry.shape), held))
+        rows.append(_op_row(op, entry, axes.of(op, entry.result.shape), held))
         left = entry.allocated or left  # a view keeps its source alive
     rows += [_operand_row(slot, operand, axes, left) for slot, operand in unread.items()]
     array, result = _array(cost.output_bytes, program.dtype), axes.text(program.result, program.shape)
@@ -210,7 +210,7 @@ def _operand_row(slot: int, operand: Operand, axes: _AxisNames, held: int) -> Pi
 def _op_row(op: ops.Op, cost: OpCost, axes: str, held: int) -> PictureRow:
     symbol: Symbol = "native" if isinstance(op, ops.Native) else op.effect
     call = f"%{op.out} = {op.text}"
-    array = "" if op.effect == "view" else _array(cost.allocated, cost.dtype)
+    array = "" if op.effect == "view" else _array(cost.allocated, cost.result.dtype)
     held += cost.workspace
     return PictureRow(op.out, symbol, call, axes, array, remark_text(op, cost), held, op.sources, cost.multiply_adds)
 
@@ -282,9 +282,9 @@ class _BlockedRows:
             self._add(row, stage.nests[place], text)
         alive = outside + total + sum(size for kept in cost.stays for _, size in kept)
         entries = program_cost(body, self._adapter).ops
-        for op, entry, held in zip(body.ops, entries, in_use(body, entries)):
+        for op, entry, held in zip(body.ops, entries, in_use(entries, body.result)):
             slots[op.out] = next(self._slots)
-            row = _op_row(op.renamed(slots), entry, axes.of(op, entry.shape), alive + held)
+            row = _op_row(op.renamed(slots), entry, axes.of(op, entry.result.shape), alive + held)
             self._add(row, stage.inside, text)
         slot, written = slots[body.result], axes.text(body.result, body.shape)
         if stage.summed:

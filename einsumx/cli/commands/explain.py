@@ -226,8 +226,8 @@ def _plan_data(plan: Plan, optimize: str) -> dict[str, Any]:
             {
                 "op": op.name,
                 **op.fields,
-                "shape": entry.shape,
-                "dtype": entry.dtype,
+                "shape": entry.result.shape,
+                "dtype": entry.result.dtype,
                 "multiply_adds": entry.multiply_adds,
                 "copied_bytes": entry.copied,
                 "allocated_bytes": entry.allocated,
