@@ -242,7 +242,7 @@ class BlockedPlan(BlockedProgram):
 
     def __repr__(self) -> str:
         operands = f"{' '.join([shape_text(operand.shape) for operand in self.operands])} {self.dtype}"
-        return f"<einsumx plan {excerpt(self.equation.text)} in blocks: {operands}, {blocked_texts.blocks_line(self)}>"
+        return f"<einsumx plan {excerpt(self.equation)} in blocks: {operands}, {blocked_texts.blocks_line(self)}>"
 
     _repr_pretty_ = displayed
 
@@ -265,7 +265,7 @@ class BlockedPlan(BlockedProgram):
         raise EinsumxError(
             "a contraction in blocks has no source, as what reads, keeps and writes blocks is einsumx itself; a plan "
             "without memory_limit= has one, for the contraction as a whole or for the shapes of a block\n"
-            f"  {excerpt(self.equation.text)}"
+            f"  {excerpt(self.equation)}"
         )
 
 

@@ -6,7 +6,7 @@ Each stage keeps the values that its inner loops do not change, and adds up part
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -49,6 +49,7 @@ class Blocking:
         reads: how often each operand is read from end to end.
         read_ahead: bytes for blocks that are read before they are needed; included in ``peak_bytes``.
         tight: the labels whose blocks decide the peak; cutting others saves no memory.
+        cost: that of the stages.
     """
 
     counts: tuple[int, ...]
@@ -59,6 +60,7 @@ class Blocking:
     reads: tuple[int, ...]
     read_ahead: int
     tight: frozenset[int]
+    cost: Cost = field(compare=False, repr=False)
 
     def largest(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """The sizes of the largest blocks of all labels, whose own sizes are ``sizes``."""
@@ -67,7 +69,7 @@ class Blocking:
     @property
     def terms(self) -> int:
         """The number of partial sums that each block of the result is the sum of."""
-        return prod(self.counts[label] for label in self.root.loops)
+        return prod(self.counts[label] for label in self.root.summed)
 
     @property
     def pieces(self) -> int:
@@ -122,6 +124,7 @@ class Cost(NamedTuple):
         tight: the labels of the arrays alive at its peak.
         ahead: the most bytes that are read for the next run of a stage during one.
         early: the labels of those.
+        run: the cost of one run.
     """
 
     seconds: float
@@ -135,6 +138,7 @@ class Cost(NamedTuple):
     tight: frozenset[int]
     ahead: int
     early: frozenset[int]
+    run: RunCost
 
     def kept(self, stage: Stage) -> Kept:
         """The arrays that stay for the next run of its stage."""
@@ -178,14 +182,14 @@ def total_cost(stage: Stage, run_cost: RunCosts, counts: Sequence[int], sizes: S
         if place in inputs and inputs[place].ahead > ahead:
             ahead, early = inputs[place].ahead, inputs[place].early
     peak, tight = _peak(stage, body, inputs, stays)
-    return Cost(seconds, reading, handing, tuple(reads), peak, body.value, inputs, stays, tight, ahead, early)
+    return Cost(seconds, reading, handing, tuple(reads), peak, body.value, inputs, stays, tight, ahead, early, body)
 
 
 def _peak(stage: Stage, body: RunCost, inputs: Mapping[int, Cost], stays: Sequence[Kept]) -> tuple[int, frozenset[int]]:
     """The most bytes alive at once in a run or while its inputs are computed, and the labels of those arrays."""
     held = [sum([size for _, size in entries]) for entries in stays]
     held_labels = [term for size, term in zip(held, stage.terms) if size]
-    total = body.value if stage.loops else 0
+    total = body.value if stage.summed else 0
     peak, tight = sum(held) + total + body.peak, body.tight.union(*held_labels)
     for number, place in enumerate(stage.order):
         if place not in inputs:  # computing takes at least as much
@@ -247,4 +251,5 @@ def blocking(
     seconds = longer + shorter * (_SHARE if ahead else 1)
     times = dict(cost.reads)
     reads = tuple([times[number] for number in range(len(times))])
-    return Blocking(counts, order, root, peak, seconds, reads, ahead, tight.union(cost.early) if ahead else tight)
+    tight = tight.union(cost.early) if ahead else tight
+    return Blocking(counts, order, root, peak, seconds, reads, ahead, tight, cost)

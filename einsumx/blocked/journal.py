@@ -242,7 +242,7 @@ def _fields(line: bytes) -> dict[str, str]:
 def _identity(program: BlockedProgram) -> dict[str, Any]:
     """The data that must be the same for a run to be resumed."""
     return {
-        "equation": program.equation.text,
+        "equation": program.equation,
         "shapes": [list(operand.shape) for operand in program.operands],
         "dtypes": [operand.dtype for operand in program.operands],
         "dtype": program.dtype,

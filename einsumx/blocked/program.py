@@ -8,10 +8,8 @@ from math import prod
 from einsumx.blocked.boxes import Grid
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.blocked.stage_programs import StagePrograms
-from einsumx.ir.algebra import Algebra
-from einsumx.ir.bind import SizedEquation, label_names
-from einsumx.ir.contraction import Contraction
-from einsumx.ir.operand import Operand
+from einsumx.ir.bind import label_names
+from einsumx.ir.contraction import Contraction, OfContraction
 from einsumx.ir.records import HashedOnce, record
 
 
@@ -46,7 +44,7 @@ class BlockedContraction(HashedOnce):
 
 
 @record
-class BlockedProgram:
+class BlockedProgram(OfContraction):
     """A contraction cut into blocks, as it runs under a memory limit.
 
     Users get the subclass :class:`einsumx.plans.BlockedPlan`, which can be called, printed and drawn.
@@ -70,44 +68,9 @@ class BlockedProgram:
     grid: Grid = field(compare=False, repr=False)
 
     @property
-    def equation(self) -> SizedEquation:
-        """The labels, their sizes and the operands' shapes."""
-        return self.contraction.equation
-
-    @property
-    def backend(self) -> str:
-        """The name of the backend that it runs on."""
-        return self.contraction.place.backend
-
-    @property
-    def device(self) -> str:
-        """The device that it runs on; empty for the backend's default."""
-        return self.contraction.place.device
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """Shape, dtype and layout of each operand."""
-        return self.contraction.operands
-
-    @property
-    def dtype(self) -> str:
-        """The result's dtype."""
-        return self.contraction.dtype
-
-    @property
     def compute_dtype(self) -> str:
         """The dtype of blocks and partial sums."""
         return self.contraction.compute_dtype
-
-    @property
-    def algebra(self) -> Algebra:
-        """What sums and products mean."""
-        return self.contraction.algebra
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The result's shape."""
-        return self.equation.shape
 
     @property
     def peak_bytes(self) -> int:
@@ -131,7 +94,7 @@ class BlockedProgram:
         >>> einsumx.plan("ij,jk->ik", (900, 800), (800, 900), memory_limit="9 MB", stored=True).cuts
         {'i': 4, 'k': 7}
         """
-        names = label_names(self.equation)
+        names = label_names(self.contraction.equation)
         return {names[label]: self.blocking.counts[label] for label in self.blocking.order}
 
     @property

@@ -97,7 +97,7 @@ class Search:
         best = self._fastest(self._exactly(best), limit)
         while best.pieces < pieces:
             steps = [step for step in self._finer(best, every=True) if step.pieces > best.pieces]
-            steps.sort(key=lambda step: (step.seconds, len(step.root.loops), step.peak_bytes))
+            steps.sort(key=lambda step: (step.seconds, len(step.root.summed), step.peak_bytes))
             fitting = next((step for step in map(self._exactly, steps) if step.peak_bytes <= limit), None)
             if fitting is None:
                 break
@@ -251,7 +251,7 @@ class Search:
             below = [self._stage_cost(source) for source in stage.inputs if isinstance(source, Stage)]
             costs = iter(below)
             inputs = tuple([next(costs) if isinstance(source, Stage) else source for source in stage.inputs])
-            key = inputs, stage.terms, stage.output, stage.path, bool(stage.loops)
+            key = inputs, stage.terms, stage.output, stage.path, bool(stage.summed)
             if key not in self._stage_costs:
                 self._stage_costs[key] = StageCost(self._adapter, self._request, stage, self._outline, below)
             self._by_stage[id(stage)] = self._stage_costs[key]

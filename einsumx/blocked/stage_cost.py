@@ -164,12 +164,12 @@ class StageCost:
     def _run_cost(self, estimate: Estimate, sizes: Sequence[int]) -> RunCost:
         value = prod([sizes[label] for label in self._stage.output]) * self._value_bytes
         read = [0 if part is None else prod([sizes[label] for label in part[0]]) * part[1] for part in self._reads]
-        if not estimate.peak and not self._stage.loops:  # a view, which keeps its inputs alive
+        if not estimate.peak and not self._stage.summed:  # a view, which keeps its inputs alive
             terms = [term for source, term in zip(self._stage.inputs, self._stage.terms) if isinstance(source, Stage)]
             value = sum(read) + sum(prod([sizes[label] for label in term]) for term in terms) * self._value_bytes
         return RunCost(
             value,
-            max(estimate.peak, value if self._stage.loops else 0),  # a view is copied
+            max(estimate.peak, value if self._stage.summed else 0),  # a view is copied
             estimate.seconds,
             tuple(read),
             tuple([0.0 if part is None else size / part[2] for size, part in zip(read, self._reads)]),

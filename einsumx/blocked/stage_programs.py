@@ -51,7 +51,7 @@ def stage_program(
 def value_layout(stage: Stage, program: Program) -> Layout:
     """The layout of the value of a stage that ``program`` computes; sums over blocks are added in place of a copy."""
     strides = program.values[program.result].strides
-    if strides is None or not program.contraction.place.traits.strided or (stage.loops and returns_view(program)):
+    if strides is None or not program.contraction.place.traits.strided or (stage.summed and returns_view(program)):
         return None
     return layout_class(program.shape, strides)
 

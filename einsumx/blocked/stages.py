@@ -31,7 +31,7 @@ class Stage:
         output: the labels of its value.
         path: the order of pairwise contractions of its inputs.
         nest: the loops that it runs in, outermost first: it computes a value for each of their blocks.
-        loops: the cut labels that are summed here, outermost first.
+        summed: the cut labels that are summed here, outermost first.
         nests: for each input, the loops that change it.
         carried: for each input, its cut labels.
         order: the positions of the inputs in the order in which they are computed or read. Computed values come first,
@@ -43,7 +43,7 @@ class Stage:
     output: Labels
     path: Path
     nest: Labels
-    loops: Labels
+    summed: Labels
     nests: tuple[Labels, ...]
     carried: tuple[Labels, ...]
     order: tuple[int, ...]
@@ -51,7 +51,7 @@ class Stage:
     @property
     def inside(self) -> Labels:
         """The loops around a run of its plan."""
-        return (*self.nest, *self.loops)
+        return (*self.nest, *self.summed)
 
     @property
     def equation(self) -> str:
@@ -109,7 +109,7 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
     >>> from einsumx.ir.parse import parse_text
     >>> sized = bind(parse_text("ab,bc,cd->ad", 3), [(4, 5), (5, 6), (6, 7)])
     >>> root = stages(sized, tree(sized, ((1, 2), (0, 1))), (0, 2))
-    >>> root.equation, root.nest, root.loops, root.inputs[1].equation, root.inputs[1].nest, root.inputs[1].loops
+    >>> root.equation, root.nest, root.summed, root.inputs[1].equation, root.inputs[1].nest, root.inputs[1].summed
     ('ab,bd->ad', (0,), (), 'bc,cd->bd', (), (2,))
     """
     shared: Known = {} if known is None else known
@@ -121,8 +121,8 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
         return shared[key]
 
     def new(top: Node, nest: Labels, output: Labels) -> Stage:
-        loops = tuple([label for label in order if label in top.summed])
-        inside = (*nest, *loops)
+        summed = tuple([label for label in order if label in top.summed])
+        inside = (*nest, *summed)
         inputs: list[tuple[int | Stage, Labels, Labels, Labels]] = []
         steps: list[tuple[int, ...]] = []
 
@@ -152,7 +152,7 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
         path = _linear(steps, len(inputs))
         sources, terms, nests, carried = zip(*inputs)
         places = sorted(range(len(inputs)), key=lambda at: (not isinstance(sources[at], Stage), len(nests[at])))
-        return Stage(sources, terms, output, path, nest, loops, nests, carried, tuple(places))
+        return Stage(sources, terms, output, path, nest, summed, nests, carried, tuple(places))
 
     return stage(root, tuple(label for label in order if label in root.labels), equation.output)
 

@@ -22,7 +22,7 @@ def log_blocks(program: BlockedProgram) -> None:
     The line reads ``blocks of ij,jk->ik: k into 4, i into 7; 28.8 MB to read, peak 8.98 MB of 9 MB, on numpy``.
     """
     if log.isEnabledFor(INFO) and (program.cuts or sum(program.read_bytes)):
-        log.info("blocks of %s: %s", excerpt(program.equation.text), blocks_line(program))
+        log.info("blocks of %s: %s", excerpt(program.equation), blocks_line(program))
 
 
 def blocks_line(program: BlockedProgram) -> str:
@@ -39,7 +39,7 @@ def blocks_line(program: BlockedProgram) -> str:
 
 def blocked_text(program: BlockedProgram) -> str:
     """The text of a plan: a header, then a line for each loop, each stage in the order of computation, each operand."""
-    equation, cut = program.equation, program.blocking
+    equation, cut = program.contraction.equation, program.blocking
     names = tuple(map(visible, label_names(equation)))
     shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
     where = place_text(program.backend, program.device) + program.algebra.text
@@ -78,8 +78,8 @@ def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()
         if not isinstance(source, int):
             lines += stage_lines(source, names, stage.inside)
     remark = f"for each block of {term(stage.nest)}" if stage.nest else "once"
-    if stage.loops:
-        remark += f", summed over blocks of {term(stage.loops)}"
+    if stage.summed:
+        remark += f", summed over blocks of {term(stage.summed)}"
     if len(stage.nest) < len(around):
         remark += f", kept while {term(around[len(stage.nest) :])} goes on"
     return [*lines, (f"{','.join(map(term, stage.terms))}->{term(stage.output)}", remark)]

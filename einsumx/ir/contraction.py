@@ -58,3 +58,61 @@ class Contraction(HashedOnce):
         if self.equation.is_rearrangement:
             return self.dtype
         return self.place.traits.compute_dtype(self.accumulate or self.dtype)
+
+
+class OfContraction:
+    """Objects that compute a contraction, whose fields are attributes of theirs."""
+
+    __slots__ = ()
+
+    contraction: Contraction
+
+    @property
+    def equation(self) -> str:
+        """The equation in text form with an explicit output; sublist labels are written as letters."""
+        return self.contraction.equation.text
+
+    @property
+    def written(self) -> str:
+        """The equation for users: in their names, if they gave any."""
+        return self.contraction.equation.named or self.contraction.equation.text
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that it was made for."""
+        return self.contraction.place.backend
+
+    @property
+    def device(self) -> str:
+        """The device that it was made for; empty for the backend's default."""
+        return self.contraction.place.device
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Shape, dtype and layout of each operand."""
+        return self.contraction.operands
+
+    @property
+    def path(self) -> Path:
+        """The operands of each pairwise contraction, as positions in the form of NumPy and opt_einsum."""
+        return self.contraction.path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's shape."""
+        return self.contraction.equation.shape
+
+    @property
+    def dtype(self) -> str:
+        """The result's dtype."""
+        return self.contraction.dtype
+
+    @property
+    def accumulate(self) -> str | None:
+        """The dtype that products and sums are computed in, if it was asked for and is not that of ``dtype``."""
+        return self.contraction.accumulate
+
+    @property
+    def algebra(self) -> Algebra:
+        """What sums, products and zeros mean."""
+        return self.contraction.algebra

@@ -7,9 +7,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from einsumx.imports import LazyModule
-from einsumx.ir.algebra import Algebra
-from einsumx.ir.contraction import Contraction
-from einsumx.ir.operand import Operand, Path
+from einsumx.ir.contraction import Contraction, OfContraction
+from einsumx.ir.operand import Operand
 from einsumx.ir.records import HashedOnce, record
 from einsumx.ir.values import described
 
@@ -19,7 +18,7 @@ else:
     kinds = LazyModule("einsumx.ir.ops")  # which imports this module; typing.get_type_hints needs it
 
 
-class _Kept(HashedOnce):
+class _Kept(OfContraction, HashedOnce):
     """The values of a program, once they are computed; and weak references, which ``tf.function`` needs."""
 
     __slots__ = ("__weakref__", "_values")
@@ -44,56 +43,6 @@ class Program(_Kept):
     ops: tuple[kinds.Op, ...]
     result: int
     choices: tuple[str, ...] = field(default=(), compare=False)
-
-    @property
-    def equation(self) -> str:
-        """The equation in text form with an explicit output; sublist labels are written as letters."""
-        return self.contraction.equation.text
-
-    @property
-    def written(self) -> str:
-        """The equation for users: in their names, if they gave any."""
-        return self.contraction.equation.named or self.contraction.equation.text
-
-    @property
-    def backend(self) -> str:
-        """The name of the backend that it was lowered for."""
-        return self.contraction.place.backend
-
-    @property
-    def device(self) -> str:
-        """The kind of device that it was lowered for; empty for the backend's default."""
-        return self.contraction.place.device
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """Shape, dtype and layout of each operand."""
-        return self.contraction.operands
-
-    @property
-    def path(self) -> Path:
-        """The operands of each pairwise contraction, as positions in the form of NumPy and opt_einsum."""
-        return self.contraction.path
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The result's shape."""
-        return self.contraction.equation.shape
-
-    @property
-    def dtype(self) -> str:
-        """The result's dtype."""
-        return self.contraction.dtype
-
-    @property
-    def accumulate(self) -> str | None:
-        """The dtype that products and sums are computed in, if it was asked for and is not that of ``dtype``."""
-        return self.contraction.accumulate
-
-    @property
-    def algebra(self) -> Algebra:
-        """What sums, products and zeros mean."""
-        return self.contraction.algebra
 
     @property
     def values(self) -> tuple[Operand, ...]:

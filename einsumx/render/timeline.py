@@ -12,10 +12,9 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from einsumx.adapters.registry import get_backend
-from einsumx.blocked.cost import Cost, beside, landed_bytes, total_cost
+from einsumx.blocked.cost import Cost, beside, landed_bytes
 from einsumx.blocked.estimate import axis_labels
-from einsumx.blocked.program import BlockedContraction, BlockedProgram
-from einsumx.blocked.stage_cost import StageCost
+from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.blocked.text import blocked_text, stage_lines
 from einsumx.errors import visible
@@ -229,14 +228,12 @@ class _BlockedRows:
 
     def __init__(self, program: BlockedProgram) -> None:
         self._adapter = get_backend(program.backend)
-        self._request = BlockedContraction(program.contraction, program.limit, program.in_place, program.landing)
-        equation, cut, landing = program.equation, program.blocking, program.landing
+        equation, cut, landing = program.contraction.equation, program.blocking, program.landing
         self._program, self._counts = program, cut.counts
-        self._sizes = [-(-size // pieces) or 1 for size, pieces in zip(equation.sizes, cut.counts)]
+        self._sizes = program.grid.largest
         self._block = prod(self._sizes[label] for label in cut.root.output)  # elements
         self._names = tuple(map(visible, label_names(equation)))
         self._stages = iter(stage_lines(cut.root, self._names))
-        self._stage_costs: dict[Stage, StageCost] = {}
         self._slots = count(len(program.operands))
         self.rows: list[PictureRow] = []
         self.base = landing.waiting * self._block + landing.beside + cut.read_ahead
@@ -244,8 +241,7 @@ class _BlockedRows:
 
     def add_all(self) -> None:
         """Add the rows of all stages and of the result."""
-        root, landing = self._program.blocking.root, self._program.landing
-        cost = total_cost(root, lambda stage, sizes: self._stage_cost(stage).exact(sizes), self._counts, self._sizes)
+        root, cost, landing = self._program.blocking.root, self._program.blocking.cost, self._program.landing
         slot, axes = self._add_stage(root, cost, 0)
         held = landed_bytes(root, cost, landing, self._block)
         call, array, access = f"result %{slot}", _array(cost.value, self._program.dtype), "stored in the result"
@@ -264,10 +260,9 @@ class _BlockedRows:
             cost: that of its value.
             outside: bytes that other stages hold at the same time.
         """
-        stage_cost = self._stage_cost(stage)
-        body, exact = stage_cost.program(self._sizes), stage_cost.exact(self._sizes)
+        body, exact = self._program.programs.program(stage, self._sizes), cost.run
         axes = _AxisNames(axis_labels(body, stage.terms, stage.output, self._sizes), self._names, self._sizes)
-        total = exact.value if stage.loops else 0
+        total = exact.value if stage.summed else 0
         slots: dict[int, int] = {}
         blocks: list[tuple[int, int]] = []  # the places of operands, and bytes while each is read
         for number, place in enumerate(stage.order):
@@ -292,16 +287,10 @@ class _BlockedRows:
             row = _op_row(op.renamed(slots), entry, axes.of(op, entry.result.shape), alive + held)
             self._add(row, stage.inside, text)
         slot, written = slots[body.result], axes.text(body.result, body.shape)
-        if stage.loops:
+        if stage.summed:
             part, slot = slot, next(self._slots)
-            call = f"%{slot} = add up %{part} over blocks of {' '.join(self._names[label] for label in stage.loops)}"
+            call = f"%{slot} = add up %{part} over blocks of {' '.join(self._names[label] for label in stage.summed)}"
             array, additions = _array(exact.value, body.dtype), f"{quantity(prod(body.shape))} additions"
             row = PictureRow(slot, "work", call, written, array, additions, alive + exact.value, (part,))
             self._add(row, stage.inside, text)
         return slot, written
-
-    def _stage_cost(self, stage: Stage) -> StageCost:
-        if stage not in self._stage_costs:
-            below = [self._stage_cost(source) for source in stage.inputs if isinstance(source, Stage)]
-            self._stage_costs[stage] = StageCost(self._adapter, self._request, stage, None, below)
-        return self._stage_costs[stage]

@@ -77,7 +77,7 @@ class Blocks:
                 tell_plan(part, adapter)
                 programs.runs[key] = run_of(part, adapter)
             # Sums are added in place, so the first one must not be a view of an operand.
-            return programs.runs[key], part.dtype, bool(stage.loops) and returns_view(part)
+            return programs.runs[key], part.dtype, bool(stage.summed) and returns_view(part)
 
         def contract(stage: Stage, sizes: tuple[int, ...], arrays: Sequence[Array]) -> Array:
             inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]
@@ -137,7 +137,7 @@ class Blocks:
             stage: None for that of the result.
         """
         total, stage = None, stage or self._root
-        steps = self._grid.steps(stage.loops) if stage.loops else _ONCE
+        steps = self._grid.steps(stage.summed) if stage.summed else _ONCE
         for number, inner in enumerate(islice(steps, start, stop)):
             here = {**index, **inner}
             if self._kept:
@@ -153,7 +153,7 @@ class Blocks:
                 else:
                     block = yield source, self._grid.box(stage.terms[slot], here, self._operands[source].shape)
                     inputs[slot] = block.pop() if block else None  # from a list, so that the sender has no reference
-                if len(nest) < len(stage.nest) + len(stage.loops):
+                if len(nest) < len(stage.nest) + len(stage.summed):
                     self._kept[key] = nest, _at(nest, here), inputs[slot]
             part = self._contract(stage, self._grid.block_sizes(here), inputs)
             inputs.clear()

@@ -299,7 +299,7 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
         BackendError: their dtypes or devices do; or gradients are requested.
         ValueError: the plan expects an ``out=``.
     """
-    text = program.equation.text
+    text = program.equation
     if len(operands) != len(program.operands):
         raise SizeError(f"the plan takes {len(program.operands)} operands, not {len(operands)}\n  {excerpt(text)}")
     adapter, arrays = framework_of(operands, get_backend(program.backend))
@@ -411,7 +411,7 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
     for source in limited.sources:
         if source.stored is not None or not source.in_place:
             source.gives_back = _gives_back(program)
-            source.is_result = not program.blocking.order and program.equation.is_rearrangement
+            source.is_result = not program.blocking.order and program.contraction.equation.is_rearrangement
     try:
         compute_values = partial(_values, limited) if limited.pool is None else limited.pool.scheduler(limited).values
         values = compute_values(left, progress)
@@ -464,7 +464,7 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
     while less.program.peak_bytes >= program.peak_bytes:
         before, limit = limit, (limit + refused) // 2
         if limit == refused or limited.within is None:
-            text = excerpt(program.equation.text)
+            text = excerpt(program.equation)
             raise MemoryLimitError(f"{ran_out}, and this contraction cannot be computed in less\n  {text}") from error
         try:
             less = limited.within(limit)

@@ -142,7 +142,7 @@ class Scheduler:
             return
         box = self.program.grid.part(piece.index)
         ranges = ", ".join(f"{axis.start}:{axis.stop}" for axis in box)
-        block = f"block [{ranges}] of the result of {excerpt(self.program.equation.text)}"
+        block = f"block [{ranges}] of the result of {excerpt(self.program.equation)}"
         if isinstance(error, BrokenExecutor):
             raise BlockError(
                 f"{block} could not be computed: workers of the executor died {lost[piece.number]} times while they "

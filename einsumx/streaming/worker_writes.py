@@ -65,7 +65,7 @@ def result_files(out: Any, program: BlockedProgram) -> ResultFiles | None:
 
 def _is_disjoint(program: BlockedProgram, chunk: Sequence[int]) -> bool:
     """Whether no chunk has elements of two blocks."""
-    sizes, counts = program.equation.sizes, program.blocking.counts
+    sizes, counts = program.contraction.equation.sizes, program.blocking.counts
     cuts = [ranges(sizes[label], counts[label]) for label in program.blocking.root.output]
     return all(cut.start % size == 0 for cut_axis, size in zip(cuts, chunk) for cut in cut_axis)
 

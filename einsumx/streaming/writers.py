@@ -381,7 +381,7 @@ class Output:
         if tuple(out.shape) != program.shape:
             raise SizeError(
                 f"out= has shape {shown(tuple(out.shape))} but the result has shape {shown(program.shape)}\n"
-                f"  {excerpt(program.equation.text)}"
+                f"  {excerpt(program.equation)}"
             )
         dtype = (framework or numpy).dtype_name(out.dtype)
         check_out_dtype(program.dtype, dtype, casting, out.dtype)
