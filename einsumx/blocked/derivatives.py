@@ -7,9 +7,10 @@ result. Gradients of gradients have the same places, so these plans serve deriva
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import ResultFootprint
@@ -19,6 +20,7 @@ from einsumx.dtypes import itemsize
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.operand import Operand
 from einsumx.runtime.front import contraction
+from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.request import Request, Written
 
 
@@ -86,7 +88,7 @@ class Passes:
         equation: the forward contraction.
         arrays: the array of each place, the cotangent last. Those of the framework are read as copies of blocks, as
             their layouts in a backward pass are not known before.
-        request: how the backward contractions are asked for, without their equations and operands.
+        request: the keywords of the backward contractions.
         limit: in bytes.
         numbers: the operands that may need gradients.
         beside: bytes that the libraries of stored operands take meanwhile.
@@ -118,6 +120,11 @@ class Passes:
             earlier += self.arrays[number].operand.nbytes
         return least
 
+    def asked(self, step: Backward, operands: Sequence[Any] = ()) -> Request:
+        """The call that computes the array of a place."""
+        limit, backend = MemoryLimit(self.limit, device=self.device), self.adapter.name
+        return replace(self.request, written=step.written, operands=operands, backend=backend, memory_limit=limit)
+
     def extra_bytes(self, step: Backward, place: int) -> int:
         """The bytes that a gradient takes besides the contraction that computes it."""
         operand = self.arrays[place].operand
@@ -146,7 +153,7 @@ class Passes:
         arrays += [PassArray(Operand((size,), "int8"), in_place=False) for size in step.ones]
         operands, in_place, rates = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
-        asked = contraction(replace(self.request, written=step.written), self.adapter, operands, self.device)
+        asked = contraction(self.asked(step), self.adapter, operands, self.device)
         copied = whole if asked.compute_dtype != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=self.beside + earlier + self.extra_bytes(step, place))
         is_path_free = self.request.is_path_free

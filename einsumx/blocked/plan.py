@@ -79,7 +79,7 @@ def _best_blocking(adapter: Adapter, request: BlockedContraction, *, fastest: bo
     share, block_landing = (limit - shared) // together, landing._replace(cut=landing.cut - shared)
 
     def along(outline: Outline) -> _Best:
-        search = Search(adapter, request, outline, block_landing)
+        search = Search(outline, block_landing)
         best, fits = search.block(share, pieces=request.pieces, fastest=fastest)
         if fits and not fastest:
             best = replace(best, seconds=0.0)  # no other path can be faster

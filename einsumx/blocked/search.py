@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 from math import inf
-from typing import TypeAlias
 
-from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import Blocking, ResultFootprint, RunCost, blocking
-from einsumx.blocked.program import BlockedContraction
-from einsumx.blocked.stage_cost import Outline, StageCost
+from einsumx.blocked.stage_cost import How, Outline, StageCost
 from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.blocked.stages import Known, Labels, Stage, stages, tree
 from einsumx.ir.bind import SizedEquation
@@ -42,9 +39,6 @@ _KICKS_A_SECOND = 200
 _ENOUGH = 20_000
 """How many stages are costed before the search returns the best blocking so far."""
 
-Gauge: TypeAlias = Callable[[StageCost, Sequence[int]], RunCost]
-"""One of the methods of :class:`StageCost` that cost a stage for sizes of labels."""
-
 
 class Search:
     """Blockings of one contraction along one path, and their costs.
@@ -52,16 +46,14 @@ class Search:
     The search uses estimates that lower nothing; the blockings that it returns are costed exactly.
     """
 
-    def __init__(
-        self, adapter: Adapter, request: BlockedContraction, outline: Outline, landing: ResultFootprint
-    ) -> None:
-        self._adapter, self._request, self._outline, self._landing = adapter, request, outline, landing
-        self._equation: SizedEquation = request.contraction.equation
+    def __init__(self, outline: Outline, landing: ResultFootprint) -> None:
+        self._outline, self._landing = outline, landing
+        self._equation: SizedEquation = outline.request.contraction.equation
         self._tree = tree(self._equation, outline.path)
         self._stages: Known = {}
         self._stage_costs: dict[tuple[object, ...], StageCost] = {}
         self._by_stage: dict[int, StageCost] = {}  # by the identity of one of those stages
-        self._gauge: Gauge = StageCost.about
+        self._how: How = "about"
         self._read_ahead = False
         self._work_done = self._enough = 0  # the number of stages that were costed, and its limit
 
@@ -79,7 +71,7 @@ class Search:
             pieces: the least number of pieces to cut the contraction into, if its sizes allow it.
             fastest: False to return the first blocking that fits.
         """
-        self._gauge, self._read_ahead = StageCost.about, read_ahead
+        self._how, self._read_ahead = "about", read_ahead
         self._enough = self._work_done + _ENOUGH
         best = smallest = self._blocking((1,) * len(self._equation.sizes), ())
         # Only estimates choose the cuts here, so that all limits share one sequence of cuts.
@@ -106,8 +98,8 @@ class Search:
 
     def programs(self, blocking: Blocking) -> StagePrograms:
         """The programs of the stages of a blocking that was costed exactly, for its largest blocks."""
-        contraction = replace(self._request.contraction, path=self._outline.path)
-        programs = StagePrograms(contraction, self._request.in_place)
+        request = self._outline.request
+        programs = StagePrograms(replace(request.contraction, path=self._outline.path), request.in_place)
         sizes = blocking.largest(self._equation.sizes)
         todo = [blocking.root]
         while todo:
@@ -126,7 +118,7 @@ class Search:
         """The blocking that needs least memory, costed exactly."""
         ends = [self._exactly(blocking) for blocking in known]
         if len(self._equation.inputs) <= _FEW_OPERANDS:
-            self._gauge = StageCost.exact
+            self._how = "exactly"
         return min(*ends, self._exactly(self._smallest(*ends)), key=_peak)
 
     def _smallest(self, *known: Blocking) -> Blocking:
@@ -147,7 +139,7 @@ class Search:
     def _fastest(self, now: Blocking, limit: float) -> Blocking:
         """The fastest blocking that the search reaches from one that fits; both are costed exactly."""
         for _ in range(_ROUNDS):
-            self._gauge = StageCost.near
+            self._how = "nearly"
             guess = self._kicked(self._descended(now, limit), limit)
             exact = self._exactly(guess)
             if exact.peak_bytes <= limit and exact.seconds < now.seconds:
@@ -235,12 +227,12 @@ class Search:
 
     def _exactly(self, estimate: Blocking) -> Blocking:
         """The same blocking, with its stages lowered for its blocks."""
-        return self._blocking(estimate.counts, estimate.order, StageCost.exact)
+        return self._blocking(estimate.counts, estimate.order, "exactly")
 
-    def _blocking(self, counts: tuple[int, ...], order: Labels, gauge: Gauge | None = None) -> Blocking:
+    def _blocking(self, counts: tuple[int, ...], order: Labels, how: How | None = None) -> Blocking:
         def run_cost(stage: Stage, sizes: Sequence[int]) -> RunCost:
             self._work_done += 1
-            return (gauge or self._gauge)(self._stage_cost(stage), sizes)
+            return self._stage_cost(stage).run_cost(sizes, how or self._how)
 
         root = stages(self._equation, self._tree, order, self._stages)
         return blocking(root, run_cost, counts, order, self._equation, self._landing, read_ahead=self._read_ahead)
@@ -253,7 +245,7 @@ class Search:
             inputs = tuple([next(costs) if isinstance(source, Stage) else source for source in stage.inputs])
             key = inputs, stage.terms, stage.output, stage.path, bool(stage.summed)
             if key not in self._stage_costs:
-                self._stage_costs[key] = StageCost(self._adapter, self._request, stage, self._outline, below)
+                self._stage_costs[key] = StageCost(self._outline, stage, below)
             self._by_stage[id(stage)] = self._stage_costs[key]
         return self._by_stage[id(stage)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log, prod
+from typing import Literal, TypeAlias
 
 from einsumx.adapters.base import Adapter
 from einsumx.blocked.cost import RunCost
@@ -18,17 +19,24 @@ from einsumx.ir.operand import Path
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 
+How: TypeAlias = Literal["about", "nearly", "exactly"]
+"""How a run of a stage is costed: by the plan of the whole contraction, by that of the nearest sizes that were costed
+exactly, or by that of its own sizes."""
+
 
 class Outline:
     """The plan of a contraction that is not cut, from which the costs of its stages are estimated.
 
     Attributes:
+        adapter: that of the framework.
+        request: what is to be cut.
         path: the order of its pairwise contractions.
         seconds: the time of the contraction without cuts and without reading its operands.
     """
 
     def __init__(self, adapter: Adapter, request: BlockedContraction, path: Path) -> None:
-        contraction, self.path = request.contraction, path
+        self.adapter, self.request, self.path = adapter, request, path
+        contraction = request.contraction
         equation, traits = contraction.equation, contraction.place.traits
         every = tuple(range(len(contraction.operands)))
         loops = ((),) * len(every)
@@ -74,21 +82,18 @@ def _step_values(path: Path, inputs: Sequence[frozenset[int]]) -> list[list[froz
 
 
 class StageCost:
-    """The cost of a run of one stage, whatever the loops around it; ``below`` are those of its inputs that are stages.
+    """The cost of a run of one stage, whatever the loops around it.
 
-    Without an outline of the contraction along the same path, it can only be costed exactly.
+    Args:
+        outline: of the contraction along the same path.
+        stage: the stage.
+        below: those of its inputs that are stages.
     """
 
-    def __init__(
-        self,
-        adapter: Adapter,
-        request: BlockedContraction,
-        stage: Stage,
-        outline: Outline | None,
-        below: Sequence[StageCost],
-    ) -> None:
-        self._adapter, self._request, self._contraction = adapter, request, request.contraction
+    def __init__(self, outline: Outline, stage: Stage, below: Sequence[StageCost]) -> None:
         self._stage, self._outline, self._below = stage, outline, below
+        request = outline.request
+        self._contraction = request.contraction
         self._labels = tuple(dict.fromkeys(label for term in stage.terms for label in term))
         self._first: Sketch | None = None
         self._own: list[Sketch] = []
@@ -112,29 +117,23 @@ class StageCost:
         ]
         self._value_bytes = itemsize(self._contraction.compute_dtype)
 
-    def about(self, sizes: Sequence[int]) -> RunCost:
-        """The cost estimated from the plan of the whole contraction."""
-        assert self._outline is not None
+    def run_cost(self, sizes: Sequence[int], how: How) -> RunCost:
+        """The cost for blocks of these sizes."""
+        if how == "exactly":
+            return self._lowered(sizes)[0]
+        known = self._near if how == "nearly" and self._own else self._about
         key = tuple([sizes[label] for label in self._labels])
-        if key not in self._about:
-            if self._first is None:
-                self._first = self._outline.sketch(self._stage.path, self._inputs)
-            self._about[key] = self._run_cost(self._first(sizes), sizes)
-        return self._about[key]
+        if key not in known:
+            known[key] = self._run_cost(self._sketch(sizes, known is self._near)(sizes), sizes)
+        return known[key]
 
-    def near(self, sizes: Sequence[int]) -> RunCost:
-        """The cost estimated from the plan for the nearest sizes that the stage was lowered for."""
-        if not self._own:
-            return self.about(sizes)
-        key = tuple([sizes[label] for label in self._labels])
-        if key not in self._near:
-            nearest = min(self._own, key=lambda sketch: self._distance(sketch, sizes))
-            self._near[key] = self._run_cost(nearest(sizes), sizes)
-        return self._near[key]
-
-    def exact(self, sizes: Sequence[int]) -> RunCost:
-        """The cost of a plan for exactly these sizes."""
-        return self._lowered(sizes)[0]
+    def _sketch(self, sizes: Sequence[int], is_near: bool) -> Sketch:
+        """That of the nearest sizes that the stage was lowered for, or of the whole contraction."""
+        if is_near:
+            return min(self._own, key=lambda sketch: self._distance(sketch, sizes))
+        if self._first is None:
+            self._first = self._outline.sketch(self._stage.path, self._inputs)
+        return self._first
 
     def program(self, sizes: Sequence[int]) -> Program:
         """The program for exactly these sizes."""
@@ -145,9 +144,9 @@ class StageCost:
         values = tuple([value_layout(cost._stage, cost.program(sizes)) for cost in self._below])
         key = tuple([sizes[label] for label in self._labels]), values
         if key not in self._exact:
-            stage = self._stage
-            program = stage_program(self._contraction, self._request.in_place, stage, sizes, values)
-            costs = labelled_costs(program, stage.terms, stage.output, sizes, self._adapter)
+            stage, outline = self._stage, self._outline
+            program = stage_program(self._contraction, outline.request.in_place, stage, sizes, values)
+            costs = labelled_costs(program, stage.terms, stage.output, sizes, outline.adapter)
             sketch = Sketch(program, costs, sizes)
             self._exact[key] = self._run_cost(sketch(sizes), sizes), program
             self._own.append(sketch)

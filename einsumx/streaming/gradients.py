@@ -20,7 +20,6 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
 from einsumx.runtime.conversion import arrays_of
 from einsumx.runtime.factors import check_kinds, common_dtype
-from einsumx.runtime.limits import MemoryLimit
 from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Request
 from einsumx.runtime.results import sum_dtype
@@ -69,13 +68,7 @@ class RecordedContraction:
         passes = self._passes
         adapter, step = passes.adapter, derivatives.backward(passes.equation, place)
         ones = [_ones(adapter, size, passes.device) for size in step.ones]
-        request = replace(
-            passes.request,
-            written=step.written,
-            operands=[*(arrays[other] for other in step.others), *ones],
-            backend=adapter.name,
-            memory_limit=MemoryLimit(passes.limit, device=passes.device),
-        )
+        request = passes.asked(step, [*(arrays[other] for other in step.others), *ones])
         beside += passes.extra_bytes(step, place)
         try:
             limited = plan_within(request, beside)
