@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
@@ -57,6 +58,19 @@ class Contraction(HashedOnce):
         """
         values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
         return {name: value for name, value, default in values if name not in known and value != default}
+
+    def part(
+        self, equation: SizedEquation, operands: tuple[Operand, ...], path: Path, positions: Sequence[int]
+    ) -> Contraction:
+        """A contraction of some operands, and of values of other parts, in the dtype in which these are computed.
+
+        Args:
+            equation, operands, path: those of the part.
+            positions: that of each operand here; -1 for a value.
+        """
+        return replace(
+            self, equation=equation, operands=operands, dtype=self.compute_dtype, path=path, accumulate=None,
+        )  # fmt: skip
 
     @property
     def sums(self) -> str | None:

@@ -202,6 +202,8 @@ def _look_up(
                 value = dumps(value, 2)
             except ValueError as error:  # a value of another type than Python's own
                 raise Uncacheable from error
+        elif hasattr(value, "__iter__") and not isinstance(value, str | tuple):
+            raise Uncacheable  # it may be read only once, or have other items in the next call
         keywords.append((name, kind, value))
     key: Key = (
         effort.get_effort() if effort.is_set else "estimate",
