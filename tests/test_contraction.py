@@ -39,6 +39,7 @@ OTHERS = {
     "place": Place("numpy", "cpu", NUMPY.traits("cpu")),
     "accumulate": "float64",
     "algebra": max_plus.algebra,
+    "conjugated": (1,),
 }
 """For each field, another value than that of ``BASE``."""
 

@@ -41,6 +41,7 @@ class Contraction(HashedOnce):
         accumulate: the dtype that products and sums are computed in, if a result of ``dtype`` in this place has another
             one by itself; otherwise None.
         algebra: what sums, products and zeros mean.
+        conjugated: the positions of the operands, in order, whose complex conjugates are contracted; none is real.
     """
 
     equation: SizedEquation
@@ -50,6 +51,7 @@ class Contraction(HashedOnce):
     place: Place
     accumulate: str | None = None
     algebra: Algebra = PLUS_TIMES
+    conjugated: tuple[int, ...] = ()
 
     def others(self, *known: str) -> dict[str, Any]:
         """The values that differ from their defaults, of all fields but ``known`` ones, by name.
@@ -68,8 +70,10 @@ class Contraction(HashedOnce):
             equation, operands, path: those of the part.
             positions: that of each operand here; -1 for a value.
         """
+        conjugated = tuple([place for place, position in enumerate(positions) if position in self.conjugated])
         return replace(
             self, equation=equation, operands=operands, dtype=self.compute_dtype, path=path, accumulate=None,
+            conjugated=conjugated,
         )  # fmt: skip
 
     @property
