@@ -33,8 +33,8 @@ else:
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-Labels: TypeAlias = tuple[tuple[Any, ...], ...]
-"""The sublists of a call as tuples: one for each operand, and possibly one for the output."""
+Labels: TypeAlias = tuple[Any, ...]
+"""The sublists of a call as tuples, one for each operand, and possibly one for the output; or a text of names alone."""
 
 Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]"
 """A function of the adapter and the keywords of a call that returns the fields of its :class:`Request`, or raises
@@ -257,12 +257,11 @@ _PLAIN = frozenset([int, str, type(...)])
 
 
 def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
-    """The sublists and the arrays of a call such as ``einsum(x, w, "batch d, d out -> batch out")``."""
+    """The text of names and the arrays of a call such as ``einsum(x, w, "batch d, d out -> batch out")``."""
     *arrays, text = first, *others
     if type(text) is not str or "->" not in text:
         raise Uncacheable
-    sublists, output = names_as_sublists(text, len(arrays))
-    return (*sublists, output), arrays
+    return (text,), arrays
 
 
 @cached("calls")
@@ -296,7 +295,7 @@ def ready(
         return _with_numbers(adapter, translation, written, key, out, signatures)
     _, _, added, kinds, keywords = key or _NO_KEY
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
-    equation = written if isinstance(written, str) else _from_sublists(written, len(signatures))
+    equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
         options = {name: _unmarshalled(value) if kind in (list, tuple) else value for name, kind, value in keywords}
         fields = translation(adapter, options)
@@ -365,7 +364,9 @@ def _unmarshalled(value: bytes) -> Any:
     return items
 
 
-def _from_sublists(written: Labels, count: int) -> Written:
+def _from_labels(written: Labels, count: int) -> Written:
+    if type(written[0]) is str:
+        return names_as_sublists(written[0], count)
     return written[:count], written[count] if len(written) > count else None
 
 

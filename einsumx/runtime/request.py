@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, g
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
-from einsumx.caches import cached
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
@@ -121,7 +120,6 @@ def array_places(kinds: Sequence[type]) -> range:
     return range(0, len(kinds) // 2 * 2, 2)
 
 
-@cached("names")
 def names_as_sublists(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...]]:
     """The sublists of a text of names for ``count`` operands; see :func:`einsumx.ir.parse.parse_names`."""
     return parse.parse_names(text, count)
