@@ -297,8 +297,7 @@ def ready(
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
-        options = {name: _unmarshalled(value) if kind in (list, tuple) else value for name, kind, value in keywords}
-        fields = translation(adapter, options)
+        fields = translation(adapter, _options(keywords) if keywords else {})
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)
@@ -353,6 +352,11 @@ def _with_numbers(
         return found(*arrays)
 
     return run
+
+
+def _options(keywords: tuple[Any, ...]) -> dict[str, Any]:
+    """The keywords of a key."""
+    return {name: _unmarshalled(value) if kind in (list, tuple) else value for name, kind, value in keywords}
 
 
 def _unmarshalled(value: bytes) -> Any:
