@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any, overload
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
-from einsumx.caches import Uncacheable
-from einsumx.dtypes import Casting, itemsize
+from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
 from einsumx.runtime.calls import added_first, cached_first
-from einsumx.runtime.request import Order, Request, as_framework, refuse, split
+from einsumx.runtime.request import (
+    FrexpKeywords,
+    Keywords,
+    PlanKeywords,
+    Request,
+    fields_of,
+    request_of,
+    taking,
+)
 from einsumx.runtime.results import deliver
 from einsumx.tracing import as_node, between_graphs
 
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
-    from einsumx.adapters.base import Adapter, Array
+    from einsumx.adapters.base import Adapter
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
     from einsumx.blocked import cost as blocked_cost
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
     from einsumx.runtime import shapes as described
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
-    from einsumx.runtime.signatures import A, FrameworkKeywords, Keywords, NumpyResult, PlanKeywords, Value
+    from einsumx.runtime.signatures import A, NumpyResult, Value
     from einsumx.streaming import gradients, repeated
     from einsumx.streaming import run as streaming_run
 else:
@@ -71,18 +78,8 @@ def einsum(*operands: A | Value, **keywords: Unpack[Keywords]) -> A: ...
 
 
 @cached_first
-def einsum(
-    *operands: Any,
-    out: Array | None = None,
-    dtype: Any = None,
-    accumulate: Any = None,
-    order: Order = "K",
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    backend: str | None = None,
-    memory_limit: MemoryAmount | MemoryLimit | None = None,
-    **framework: Unpack[FrameworkKeywords],
-) -> Any:
+@taking(Keywords)
+def einsum(*operands: Any, **keywords: Unpack[Keywords]) -> Any:
     """Einstein summation on the operands' own framework, with its fast primitives.
 
     Args:
@@ -132,9 +129,7 @@ def einsum(
     array([[1., 2.],
            [3., 4.]])
     """
-    written, inputs = split(operands)
-    keywords = out, dtype, accumulate, order, casting, optimize, backend, memory_limit
-    return computed(Request(written, inputs, *keywords, as_framework("einsum", framework)))
+    return computed(request_of("einsum", operands, keywords, Keywords))
 
 
 @overload
@@ -152,21 +147,8 @@ def addeinsum(c: A | Value, *operands: A | Value, alpha: Any = 1, beta: Any = 1,
 
 
 @added_first
-def addeinsum(
-    c: Any,
-    *operands: Any,
-    alpha: Any = 1,
-    beta: Any = 1,
-    out: Array | None = None,
-    dtype: Any = None,
-    accumulate: Any = None,
-    order: Order = "K",
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    backend: str | None = None,
-    memory_limit: MemoryAmount | MemoryLimit | None = None,
-    **framework: Unpack[FrameworkKeywords],
-) -> Any:
+@taking(Keywords)
+def addeinsum(c: Any, *operands: Any, alpha: Any = 1, beta: Any = 1, **keywords: Unpack[Keywords]) -> Any:
     """``beta * c + alpha * einsum(*operands)``, as ``torch.addmm`` computes it for a product of matrices.
 
     Arguments that are not described here are those of :func:`einsum`.
@@ -198,32 +180,17 @@ def addeinsum(
     >>> addeinsum(np.ones(2), "ij,j->i", np.eye(2), np.array([1.0, 2.0]), alpha=10, beta=3)
     array([13., 23.])
     """
-    written, inputs = split(operands)
-    keywords = out, dtype, accumulate, order, casting, optimize, backend, memory_limit
-    own = as_framework("addeinsum", framework)
-    return computed(Request(written, inputs, *keywords, own, factors.factors_of(alpha, beta), c))
+    scale = factors.factors_of(alpha, beta)
+    return computed(request_of("addeinsum", operands, keywords, Keywords, factors=scale, added=c))
 
 
 def _of_frexp(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
     """The translation of :func:`einsum_frexp` for the cache of calls."""
-    if not _FREXP_KEYWORDS.issuperset(options):
-        raise Uncacheable
-    return {**options, "algebra": scaled.SCALED}
+    return {**fields_of("einsum_frexp", options, FrexpKeywords), "algebra": scaled.SCALED}
 
 
-_FREXP_KEYWORDS = frozenset({"dtype", "accumulate", "order", "casting", "optimize", "backend", "memory_limit"})
-
-
-def einsum_frexp(
-    *operands: Any,
-    dtype: Any = None,
-    accumulate: Any = None,
-    order: Order = "K",
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    backend: str | None = None,
-    memory_limit: MemoryAmount | MemoryLimit | None = None,
-) -> FrexpResult:
+@taking(FrexpKeywords)
+def einsum_frexp(*operands: Any, **keywords: Unpack[FrexpKeywords]) -> FrexpResult:
     """A contraction as a mantissa and an exponent of 2, as ``numpy.frexp``, for results that no float holds.
 
     Each intermediate is scaled by a power of two, which rounds nothing. Derivatives of the mantissa take the exponent
@@ -246,9 +213,8 @@ def einsum_frexp(
     >>> float(np.log10(mantissa[1]) + exponent * np.log10(2)).__round__(3)
     600.903
     """
-    written, inputs = split(operands)
-    keywords = None, dtype, accumulate, order, casting, optimize, backend, memory_limit
-    return computed(Request(written, inputs, *keywords, algebra=scaled.SCALED))  # type: ignore[no-any-return]
+    request = request_of("einsum_frexp", operands, keywords, FrexpKeywords, algebra=scaled.SCALED)
+    return computed(request)  # type: ignore[no-any-return]
 
 
 if not TYPE_CHECKING:
@@ -290,6 +256,10 @@ def computed(request: Request) -> Any:
     return deliver(adapter, prepared, arrays, request, added)
 
 
+OF_SHAPES = {"device": "", "dtypes": "float64", "stored": False}
+"""The defaults of the keywords of :func:`plan` that say more of operands that are shapes."""
+
+
 @overload
 def plan(*operands: Any, memory_limit: None = None, **keywords: Unpack[PlanKeywords]) -> Plan: ...
 
@@ -298,19 +268,9 @@ def plan(*operands: Any, memory_limit: None = None, **keywords: Unpack[PlanKeywo
 def plan(*operands: Any, memory_limit: MemoryAmount | MemoryLimit, **keywords: Unpack[PlanKeywords]) -> BlockedPlan: ...
 
 
+@taking(PlanKeywords, **OF_SHAPES)
 def plan(
-    *operands: Any,
-    backend: str | None = None,
-    device: str = "",
-    dtypes: str | Sequence[str] = "float64",
-    dtype: Any = None,
-    accumulate: Any = None,
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    memory_limit: MemoryAmount | MemoryLimit | None = None,
-    out: Any = None,
-    stored: bool = False,
-    **others: Any,
+    *operands: Any, memory_limit: MemoryAmount | MemoryLimit | None = None, **keywords: Unpack[PlanKeywords]
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan that :func:`einsum` would run, from arrays or from shapes alone.
 
@@ -345,17 +305,20 @@ def plan(
       %4 = matmul %2 %3            328 M multiply-adds
       result %4                    (64,8,100,50) float32
     """
-    refuse("plan", others)
-    written, inputs = split(operands)
-    request = Request(
-        written, inputs, out, dtype, accumulate,
-        casting=casting, optimize=optimize, backend=backend, memory_limit=memory_limit,
-    )  # fmt: skip
-    return planned(request, device, dtypes, stored)
+    return planned("plan", operands, keywords, PlanKeywords, memory_limit=memory_limit)
 
 
 def planned(
-    request: Request, device: str = "", dtypes: str | Sequence[str] = "float64", stored: bool = False
+    function: str, operands: Sequence[Any], keywords: Mapping[str, Any], known: type, **own: Any
+) -> Plan | BlockedPlan | ChunkedPlan:
+    """The plan of a call, whose operands may be shapes; see :func:`plan`, and for the arguments :func:`request_of`."""
+    of_shapes = {name: keywords[name] for name in OF_SHAPES if keywords.get(name) is not None}
+    others = {name: value for name, value in keywords.items() if name not in OF_SHAPES}
+    return plan_of(request_of(function, operands, others, known, **own), **{**OF_SHAPES, **of_shapes})
+
+
+def plan_of(
+    request: Request, device: str, dtypes: str | Sequence[str], stored: bool
 ) -> Plan | BlockedPlan | ChunkedPlan:
     """The plan of a request, whose operands may be shapes; see :func:`plan`."""
     inputs, is_limited = list(request.operands), request.memory_limit is not None

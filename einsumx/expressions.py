@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.caches import Uncacheable
-from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.sizes import may_be_equal
 from einsumx.measuring.effort import get_effort
-from einsumx.planner.path import Optimize, find_path
+from einsumx.planner.path import find_path
 from einsumx.runtime.calls import is_key, mode_of
 from einsumx.runtime.conversion import arrays_of
 from einsumx.runtime.dtype_rules import name_of_dtype
 from einsumx.runtime.equations import sized_equation
 from einsumx.runtime.prepare import Prepared, from_signatures
-from einsumx.runtime.request import Order, Request, as_framework, as_order, joined, split
+from einsumx.runtime.request import ExpressionKeywords, Order, Request, as_order, joined, request_of, taking
 from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
 from einsumx.runtime.shapes import as_shapes, shape_of
 from einsumx.tracing import between_graphs, inlined, method_between_graphs
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.ir.operand import Path
     from einsumx.plans import Plan
-    from einsumx.runtime.signatures import A, FrameworkKeywords, NumpyResult, Value
+    from einsumx.runtime.signatures import A, NumpyResult, Value
     from einsumx.streaming import fingerprints, readers
 else:
     facets = LazyModule("einsumx.adapters.facets")
@@ -282,15 +281,8 @@ def _digest(array: Array, adapter: Adapter) -> str:
     return fingerprints.digest([source.host_block(tuple(slice(0, size) for size in array.shape))])
 
 
-def expression(
-    *operands: Any,
-    dtype: Any = None,
-    accumulate: Any = None,
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    backend: str | None = None,
-    **framework: Unpack[FrameworkKeywords],
-) -> Expression:
+@taking(ExpressionKeywords)
+def expression(*operands: Any, **keywords: Unpack[ExpressionKeywords]) -> Expression:
     """Compile a contraction for fixed shapes, to call it many times; the keywords are those of :func:`einsumx.einsum`.
 
     Its effort is the one that holds now; ``"measure"`` tries the candidates in the first calls of the expression. There
@@ -314,12 +306,7 @@ def expression(
            [4., 6.],
            [4., 6.]])
     """
-    written, inputs = split(operands)
-    request = Request(
-        written, inputs, None, dtype, accumulate, casting=casting, optimize=optimize, backend=backend,
-        framework=as_framework("expression", framework), effort=get_effort(),
-    )  # fmt: skip
-    return Expression(request)
+    return Expression(request_of("expression", operands, keywords, ExpressionKeywords, effort=get_effort()))
 
 
 between_graphs(expression)

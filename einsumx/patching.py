@@ -25,18 +25,15 @@ from einsumx.adapters.replacement import (
     say_anew,
     say_native,
 )
-from einsumx.adapters.typing import FrameworkOptions
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
 from einsumx.errors import BackendError, EinsumxError
 from einsumx.runtime.calls import cached_first
-from einsumx.runtime.request import array_places, as_fields
+from einsumx.runtime.request import Keywords, array_places, fields_of
 from einsumx.runtime.served import is_served, unserved_out
 from einsumx.scalars import as_python
 
-_KEYWORDS = frozenset(
-    name for name, parameter in signature(einsum).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
-).union(FrameworkOptions._fields)
+_KEYWORDS = frozenset(Keywords.__annotations__)
 
 _OURS = _KEYWORDS - {"out", "dtype", "order", "casting", "optimize"}
 """Those of which no framework has another of the same name that its signature does not show."""
@@ -370,7 +367,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
         accepted, reason = _accepted(adapter, options, keywords)
         if reason:
             raise Uncacheable
-        return as_fields(accepted)
+        return fields_of("einsum", accepted, Keywords)
 
     return cached_first(function, translated)
 

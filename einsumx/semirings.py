@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, overload
 from einsumx.adapters import hooks
 from einsumx.algebra.argmax import ArgmaxResult, attained
 from einsumx.algebra.semiring import Addition, Multiplication, SemiringAlgebra
-from einsumx.api import computed, planned
-from einsumx.caches import Uncacheable
+from einsumx.api import OF_SHAPES, computed, planned
 from einsumx.expressions import Expression
-from einsumx.planner.path import Optimize
 from einsumx.runtime.calls import cached_first
-from einsumx.runtime.request import Order, Request, split
+from einsumx.runtime.request import (
+    CommonKeywords,
+    Request,
+    SemiringKeywords,
+    SemiringPlanKeywords,
+    fields_of,
+    request_of,
+    taking,
+)
 from einsumx.tracing import inlined, method_between_graphs
 
 if TYPE_CHECKING:
@@ -23,11 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    from einsumx.adapters.base import Adapter, Array
-    from einsumx.dtypes import Casting
+    from einsumx.adapters.base import Adapter
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
-    from einsumx.runtime.signatures import A, NumpyResult, SemiringKeywords, Value
+    from einsumx.runtime.signatures import A, NumpyResult, Value
 
 
 @dataclass(frozen=True)
@@ -94,17 +99,8 @@ class Semiring:
     @overload
     def einsum(self, *operands: A | Value, **keywords: Unpack[SemiringKeywords]) -> A: ...
 
-    def einsum(
-        self,
-        *operands: Any,
-        out: Array | None = None,
-        dtype: Any = None,
-        order: Order = "K",
-        casting: Casting = "safe",
-        optimize: Optimize = "auto",
-        backend: str | None = None,
-        memory_limit: MemoryAmount | MemoryLimit | None = None,
-    ) -> Any:
+    @taking(SemiringKeywords)
+    def einsum(self, *operands: Any, **keywords: Unpack[SemiringKeywords]) -> Any:
         """The contraction in this semiring; arguments, results and errors are those of :func:`einsumx.einsum`.
 
         Raises:
@@ -114,54 +110,29 @@ class Semiring:
         >>> einsumx.semirings.max_plus.einsum("ij,jk->ik", np.array([[1.0, 5.0]]), np.array([[3.0], [2.0]]))
         array([[7.]])
         """
-        written, inputs = split(operands)
-        keywords = out, dtype, None, order, casting, optimize, backend, memory_limit
-        return computed(Request(written, inputs, *keywords, algebra=self.algebra))
+        return computed(self._request("einsum", operands, keywords, SemiringKeywords))
 
     @method_between_graphs
+    @taking(SemiringPlanKeywords, **OF_SHAPES)
     def plan(
         self,
         *operands: Any,
-        backend: str | None = None,
-        device: str = "",
-        dtypes: str | Sequence[str] = "float64",
-        dtype: Any = None,
-        casting: Casting = "safe",
-        optimize: Optimize = "auto",
         memory_limit: MemoryAmount | MemoryLimit | None = None,
-        out: Any = None,
-        stored: bool = False,
+        **keywords: Unpack[SemiringPlanKeywords],
     ) -> Plan | BlockedPlan | ChunkedPlan:
         """The plan of a contraction in this semiring; arguments and errors are those of :func:`einsumx.plan`."""
-        written, inputs = split(operands)
-        request = Request(
-            written, inputs, out, dtype, casting=casting, optimize=optimize, backend=backend,
-            memory_limit=memory_limit, algebra=self.algebra,
-        )  # fmt: skip
-        return planned(request, device, dtypes, stored)
+        own = {"memory_limit": memory_limit, "algebra": self.algebra}
+        return planned("Semiring.plan", operands, keywords, SemiringPlanKeywords, **own)
 
     @method_between_graphs
-    def expression(
-        self,
-        *operands: Any,
-        dtype: Any = None,
-        casting: Casting = "safe",
-        optimize: Optimize = "auto",
-        backend: str | None = None,
-    ) -> Expression:
+    @taking(CommonKeywords)
+    def expression(self, *operands: Any, **keywords: Unpack[CommonKeywords]) -> Expression:
         """A compiled contraction in this semiring; arguments and errors are those of :func:`einsumx.expression`."""
-        keywords = {"dtype": dtype, "casting": casting, "optimize": optimize, "backend": backend}
-        return Expression(self._request(*operands, **keywords))
+        return Expression(self._request("expression", operands, keywords, CommonKeywords))
 
     @method_between_graphs
-    def argmax(
-        self,
-        *operands: Any,
-        dtype: Any = None,
-        casting: Casting = "safe",
-        optimize: Optimize = "auto",
-        backend: str | None = None,
-    ) -> ArgmaxResult:
+    @taking(CommonKeywords)
+    def argmax(self, *operands: Any, **keywords: Unpack[CommonKeywords]) -> ArgmaxResult:
         """The value of a contraction in a semiring of maxima or minima, and where it is attained.
 
         The most likely states of a model, the path that is shortest: for each element of the result, the position of
@@ -204,35 +175,24 @@ class Semiring:
         >>> value, positions
         (array([[5.]]), {'j': array([[1]])})
         """
-        keywords = {"dtype": dtype, "casting": casting, "optimize": optimize, "backend": backend}
-        return attained(self._request(*operands, **keywords))
+        return attained(self._request("argmax", operands, keywords, CommonKeywords))
 
-    def _request(
-        self, *operands: Any, dtype: Any, casting: Casting, optimize: Optimize, backend: str | None
-    ) -> Request:
-        written, inputs = split(operands)
-        return Request(
-            written, inputs, dtype=dtype, casting=casting, optimize=optimize, backend=backend, algebra=self.algebra
-        )
-
-
-_KEYWORDS = frozenset({"dtype", "order", "casting", "optimize", "backend", "memory_limit"})
-"""The keywords of :meth:`Semiring.einsum` but ``out``."""
+    def _request(self, method: str, operands: Sequence[Any], keywords: Mapping[str, Any], known: type) -> Request:
+        return request_of(f"Semiring.{method}", operands, keywords, known, algebra=self.algebra)
 
 
 def _cached_first(semiring: Semiring) -> Callable[..., Any]:
     """The method ``einsum`` of a semiring, which tries the cache of calls first."""
 
     def of_semiring(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
-        if not _KEYWORDS.issuperset(options):
-            raise Uncacheable
-        return {**options, "algebra": semiring.algebra}
+        return {**fields_of("Semiring.einsum", options, SemiringKeywords), "algebra": semiring.algebra}
 
     def traced(*operands: Any, **options: Any) -> Any:
         """What torch.compile traces instead."""
         return hooks.in_semiring(*semiring.algebra.arguments, *operands, **options)
 
     function: Callable[..., Any] = cached_first(semiring.einsum, of_semiring)
+    function.__dict__.pop("__signature__")  # which has self
     inlined(function, traced)
     return function
 

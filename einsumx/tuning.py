@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cache_clear
-from einsumx.dtypes import Casting
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.contraction import Contraction
@@ -19,7 +18,7 @@ from einsumx.measuring.effort import is_frozen
 from einsumx.measuring.machine import watched
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import winner
-from einsumx.planner.path import Optimize, as_optimize
+from einsumx.planner.path import as_optimize
 from einsumx.planner.selection import ESTIMATE
 from einsumx.plans import Plan, as_plan
 from einsumx.runtime.conversion import arrays_of, described, one_device
@@ -27,8 +26,11 @@ from einsumx.runtime.execute import run_of
 from einsumx.runtime.front import contraction
 from einsumx.runtime.measured import candidates_of, found, remember
 from einsumx.runtime.prepare import plan
-from einsumx.runtime.request import Request, refuse, split
+from einsumx.runtime.request import Request, SumKeywords, request_of, taking
 from einsumx.tracing import between_graphs
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ESTIMATED = "estimated"
 """What :func:`choice_text` says of a choice that was not measured."""
@@ -102,16 +104,8 @@ class Tuning:
         return "\n".join(lines)
 
 
-def tune(
-    *operands: Any,
-    dtype: Any = None,
-    casting: Casting = "safe",
-    optimize: Optimize = "auto",
-    backend: str | None = None,
-    rounds: int = 3,
-    accumulate: Any = None,
-    **others: Any,
-) -> Tuning:
+@taking(SumKeywords)
+def tune(*operands: Any, rounds: int = 3, **keywords: Unpack[SumKeywords]) -> Tuning:
     """Time the candidates for a contraction, and let later calls run the fastest one.
 
     Up to 8 plans are run on the operands, each in its own steady state; this takes some seconds. The result is added to
@@ -134,10 +128,8 @@ def tune(
     >>> tuning.plan in [each.plan for each in tuning.tried]
     True
     """
-    refuse("tune", others)
-    written, inputs = split(operands)
-    request = Request(written, inputs, None, dtype, accumulate, "K", casting, optimize, backend, effort="estimate")
-    adapter, arrays = arrays_of(inputs, request.adapter)
+    request = request_of("tune", operands, keywords, SumKeywords, effort="estimate")
+    adapter, arrays = arrays_of(list(request.operands), request.adapter)
     request = request.named(adapter)
     return _tuned(_contraction(request, adapter, arrays), request, adapter, arrays, rounds)
 

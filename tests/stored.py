@@ -66,6 +66,12 @@ def operands(dtype: str = "float32") -> tuple[Any, Any]:
     return rng.standard_normal((60, 70)).astype(dtype), rng.standard_normal((70, 80)).astype(dtype)
 
 
+def stored() -> tuple[Stored, Stored]:
+    """The operands, to be read by slices."""
+    a, b = operands()
+    return Stored(a), Stored(b)
+
+
 def smallest(call: Callable[[int], object]) -> int:
     """The limit that the error of ``call`` names under a limit of one byte; 1 if that is enough."""
     try:

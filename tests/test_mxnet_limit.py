@@ -40,21 +40,15 @@ def array(values):
     return ADAPTER.from_numpy(values)
 
 
-@pytest.mark.parametrize(
-    ("case", "dtype", "has_out"),
-    [
-        *((case, "float32", number % 2 == 0) for number, case in enumerate(EQUATIONS)),
-        *(("broadcast", dtype, True) for dtype in ("float16", "int32", "bool")),
-    ],
-)
-def test_a_result_of_many_axes_is_computed_in_blocks(case, dtype, has_out):
-    equation, shapes = EQUATIONS[case]
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int32", "bool"])
+def test_an_out_of_many_axes_is_written_in_blocks(dtype):
+    equation, shapes = EQUATIONS["broadcast"]
     hosts = numbers(shapes, dtype)
     expected = expect(equation, *hosts)
     operands = [array(host) for host in hosts]
 
     def call(limit):
-        out = ADAPTER.blocks.empty(expected.values.shape, dtype, "cpu") if has_out else None
+        out = ADAPTER.blocks.empty(expected.values.shape, dtype, "cpu")
         return einsum(equation, *operands, out=out, memory_limit=limit)
 
     limit = smallest(call)
@@ -65,7 +59,7 @@ def test_a_result_of_many_axes_is_computed_in_blocks(case, dtype, has_out):
 
 @pytest.mark.parametrize(("equation", "shapes"), EQUATIONS.values(), ids=EQUATIONS)
 @pytest.mark.parametrize("request_", ["write", "add"])
-def test_gradients_by_operands_of_many_axes_are_computed_in_blocks(equation, shapes, request_):
+def test_results_of_many_axes_and_their_gradients_are_computed_in_blocks(equation, shapes, request_):
     hosts = numbers(shapes, "float32")
     operands = [array(host) for host in hosts]
     with mx.util.np_shape(True):
@@ -78,6 +72,7 @@ def test_gradients_by_operands_of_many_axes_are_computed_in_blocks(equation, sha
             return einsum(equation, *operands, memory_limit=limit)
 
     result = call(smallest(call))
+    assert judge(ADAPTER.to_numpy(result), expect(equation, *hosts))
     (cotangent,) = numbers([result.shape], "float32")
     with mx.util.np_shape(True):
         result.backward(array(cotangent))

@@ -8,7 +8,7 @@ import pytest
 from einsumx.errors import MemoryLimitError, PathError
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
-from einsumx.planner.path import find_path, step_outputs
+from einsumx.planner.path import find_path
 
 CHAIN = "ab,bc,cd,de->ae"
 SHAPES = [(2, 900), (900, 3), (3, 800), (800, 2)]
@@ -163,14 +163,6 @@ def test_a_limit_that_the_path_exceeds_is_a_memory_error():
     assert contracts_all(find_path(sized(CHAIN, *SHAPES), ("greedy", 1e6)), 4)
     with pytest.raises(MemoryLimitError, match="limit of 5"):
         find_path(sized("a,b,c->abc", (2,), (3,), (4,)), ("greedy", 5))
-
-
-def test_steps_keep_the_labels_that_are_still_needed():
-    inputs = [frozenset("ab"), frozenset("bc"), frozenset("cb")]
-    steps = list(step_outputs(((0, 1), (0, 1)), inputs, frozenset("a")))
-    assert steps == [((0, 1), frozenset("abc")), ((0, 1), frozenset("a"))]
-    steps = list(step_outputs(((1, 2), (0, 1)), inputs, frozenset("a")))
-    assert steps == [((1, 2), frozenset("b")), ((0, 1), frozenset("a"))]
 
 
 def test_the_same_call_gives_the_same_path():

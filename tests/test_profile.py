@@ -9,10 +9,12 @@ import pytest
 from backends_under_test import INSTALLED
 
 from einsumx.backends.numpy import NumpyAdapter
+from einsumx.backends.numpy.adapter import TRAITS as NUMPY
 from einsumx.cli.commands.profile import print_profile
 from einsumx.cli.main import main
 from einsumx.cli.op_times import OpProfile, profile
 from einsumx.cli.side_by_side import Problem, random_operands
+from einsumx.ir.cost import program_seconds
 from einsumx.ir.ops import Matmul
 from einsumx.measuring import steady
 
@@ -74,15 +76,9 @@ def test_predictions_are_those_of_the_rates():
     rates = found.rates
     transposed, _, product = found.ops
     assert transposed.predicted == rates.view
-    arithmetic = product.multiply_adds / rates.gemm
-    # 32 matrices, [10, 16] @ [16, 5], the right ones turned, which have twice the overhead: fewer than 8 columns count
-    # as 8, and each result is read and written.
-    each = 2 * rates.matrix + 10 * 8 * 16 / rates.gemm + 4 * (10 * 16 + 16 * 5 + 2 * 10 * 5) / rates.stream
-    # BLAS reads the operand with more rows 0.4 times more; the sum hides a part of that.
-    each += 4 * 0.4 * 10 * 16 / rates.stream / (1 + 16 / 64)
-    assert product.predicted == pytest.approx(rates.call + 32 * each)
+    assert found.predicted == pytest.approx(program_seconds(found.program, NUMPY))
     assert (product.arithmetic, product.traffic) == pytest.approx(
-        (arithmetic, product.nbytes / max(rates.stream, rates.copy))
+        (product.multiply_adds / rates.gemm, product.nbytes / max(rates.stream, rates.copy))
     )
     assert not found.is_calibrated
 

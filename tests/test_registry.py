@@ -168,7 +168,7 @@ def test_backends_lists_ours_and_others_with_what_can_be_imported(example, entry
 
 
 @pytest.mark.long
-def test_only_the_framework_whose_arrays_arrive_is_imported(tmp_path):
+def test_only_the_framework_whose_arrays_arrive_or_whose_einsum_is_replaced_is_imported(tmp_path):
     (tmp_path / "other_arrays.py").write_text("raise AssertionError('imported')")
     write_entry_point(tmp_path, "other_arrays", "other_arrays:ADAPTER")
     code = f"""
@@ -181,6 +181,8 @@ frameworks = {{"numpy", "torch", "jax", "jaxlib", "cupy", "mxnet", "array_api_st
 print(*sorted(frameworks & set(sys.modules)))
 import numpy
 einsumx.einsum("ij,j->i", numpy.ones((2, 3)), [1, 2, 3])
+with einsumx.patched("numpy"):
+    numpy.einsum("ij,jk->ik", numpy.ones((2, 3)), numpy.ones((3, 2)))
 print(*sorted(frameworks & set(sys.modules)))
 """
     assert printed(code) == "\nnumpy\n"

@@ -21,7 +21,7 @@ import peaks
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stored import EQUATION, LIMIT, Stored, operands
+from stored import EQUATION, LIMIT, Stored, operands, stored
 
 import einsumx
 from einsumx import MemoryLimit
@@ -32,11 +32,6 @@ from einsumx.storage.maps import mapped_at
 from einsumx.streaming import fingerprints
 
 SHAPE = (60, 80)
-
-
-def stored() -> tuple[Stored, Stored]:
-    a, b = operands()
-    return Stored(a), Stored(b)
 
 
 def mapped(path: Path, mode: Any = "w+", dtype: str = "float32") -> Any:
@@ -674,7 +669,7 @@ def test_the_last_of_a_blocks_terms_is_told_when_the_block_is_in_the_journal(tmp
 HELD = """
 import sys
 import einsumx
-from stored import EQUATION, LIMIT, Stored, operands
+from stored import EQUATION, LIMIT, Stored, operands, stored
 import numpy as np
 out = np.lib.format.open_memmap(sys.argv[1] + "/out.npy", "r+")
 def told(done, total):

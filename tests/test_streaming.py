@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from processes import printed
-from stored import EQUATION, LIMIT, Stored, operands
+from stored import EQUATION, LIMIT, Stored, operands, stored
 
 import einsumx
 from einsumx import MemoryLimit
@@ -25,11 +25,6 @@ from einsumx.streaming.readers import Reader, Source, sources
 
 ROOMY = 11_700_000
 """A limit under which the large operands are cut, with room to read ahead."""
-
-
-def stored() -> tuple[Stored, Stored]:
-    a, b = operands()
-    return Stored(a), Stored(b)
 
 
 def large() -> tuple[Stored, Stored]:

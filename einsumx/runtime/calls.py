@@ -21,7 +21,7 @@ from einsumx.caches import Uncacheable, cached
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
-from einsumx.runtime.request import Request, Written, as_fields, as_labels, names_as_sublists
+from einsumx.runtime.request import Keywords, Request, Written, as_labels, fields_of, names_as_sublists
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _NUMBERS = frozenset([bool, int, float, complex])
 
 def of_einsum(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
     """The translation of :func:`einsumx.einsum`."""
-    return as_fields(options) if options else options
+    return fields_of("einsum", options, Keywords) if options else options
 
 
 def cached_first(function: Function, translation: Translation = of_einsum) -> Function:

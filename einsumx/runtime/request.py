@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
@@ -31,6 +32,8 @@ else:
     framework_options = LazyModule("einsumx.adapters.typing")
     dtype_rules, limits = LazyModule("einsumx.runtime.dtype_rules"), LazyModule("einsumx.runtime.limits")
     parse = LazyModule("einsumx.ir.parse")
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
 
 Order: TypeAlias = Literal["K", "C", "F", "A"]
 _ORDERS: tuple[Order, ...] = get_args(Order)
@@ -129,6 +132,83 @@ def _check_sublists(sublists: Sequence[Any], output: Any) -> None:
     parse.parse_sublists(sublists, output)
 
 
+class FrameworkKeywords(TypedDict, total=False):
+    """The keywords that only some frameworks have; each framework's adapter declares which.
+
+    Attributes:
+        precision: of products of float32: on JAX as for ``jax.numpy.einsum``; on PyTorch ``"highest"``, ``"high"`` or
+            ``"medium"``, as for ``torch.set_float32_matmul_precision``, during the call.
+        preferred_element_type: the dtype in which products are summed, and that the result has; the operands keep
+            theirs. As for ``jax.numpy.einsum``. JAX only.
+        out_sharding: how the result is distributed over devices, a ``PartitionSpec`` or a ``NamedSharding``. JAX only.
+    """
+
+    precision: Any
+    preferred_element_type: Any
+    out_sharding: Any
+
+
+class CommonKeywords(TypedDict, total=False):
+    """The keywords of all functions that contract or plan, in semirings too."""
+
+    dtype: Any
+    casting: Casting
+    optimize: Optimize
+    backend: str | None
+
+
+class SumKeywords(CommonKeywords, total=False):
+    """The same for sums of products: the keywords of :func:`einsumx.tune`."""
+
+    accumulate: Any
+
+
+class ExpressionKeywords(SumKeywords, FrameworkKeywords, total=False):
+    """The keywords of :func:`einsumx.expression`."""
+
+
+class ResultKeywords(TypedDict, total=False):
+    """The keywords of functions that compute a result at once."""
+
+    order: Order
+    memory_limit: MemoryAmount | MemoryLimit | None
+
+
+class WrittenKeywords(ResultKeywords, total=False):
+    """The same for a result that may be written to an array."""
+
+    out: Any
+
+
+class FrexpKeywords(SumKeywords, ResultKeywords, total=False):
+    """The keywords of :func:`einsumx.einsum_frexp`."""
+
+
+class SemiringKeywords(CommonKeywords, WrittenKeywords, total=False):
+    """The keywords of :meth:`einsumx.Semiring.einsum`."""
+
+
+class Keywords(SumKeywords, WrittenKeywords, FrameworkKeywords, total=False):
+    """The keywords of :func:`einsumx.einsum`."""
+
+
+class ShapeKeywords(TypedDict, total=False):
+    """The keywords of functions that plan from shapes."""
+
+    out: Any
+    device: str
+    dtypes: str | Sequence[str]
+    stored: bool
+
+
+class PlanKeywords(SumKeywords, ShapeKeywords, total=False):
+    """The keywords of :func:`einsumx.plan` but ``memory_limit``."""
+
+
+class SemiringPlanKeywords(CommonKeywords, ShapeKeywords, total=False):
+    """The keywords of :meth:`einsumx.Semiring.plan` but ``memory_limit``."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """A call of :func:`einsumx.einsum`, or of another function that computes a contraction.
@@ -141,7 +221,7 @@ class Request:
         operands: unchanged.
         out, dtype, accumulate, order, casting, optimize, backend: as for :func:`einsumx.einsum`.
         memory_limit: the same; an amount becomes a :class:`~einsumx.runtime.limits.MemoryLimit`.
-        framework: the keywords that only some frameworks have, as :func:`as_framework` returns them.
+        framework: the keywords that only some frameworks have, without those that are None.
         factors: those of the result and of ``added``, the array that it is added to; None for the result alone.
         algebra: what sums and products mean.
         effort: of the choice of a plan; None for the current one.
@@ -240,38 +320,70 @@ class Request:
     def keywords(self) -> dict[str, Any]:
         """The keywords that differ from their defaults, as :func:`einsumx.einsum` takes them."""
         keywords = dict(self.framework)
-        for each in fields(self)[2:_KEYWORDS_END]:
-            value = getattr(self, each.name)
-            if not (value is None or value is each.default or (isinstance(value, str) and value == each.default)):
-                keywords[each.name] = value
+        for name in _KEYWORDS:
+            value, default = getattr(self, name), _DEFAULTS[name]
+            if not (value is None or value is default or (isinstance(value, str) and value == default)):
+                keywords[name] = value
         return keywords
 
 
-_KEYWORDS_END = [each.name for each in fields(Request)].index("framework")
-_KEYWORDS = frozenset(each.name for each in fields(Request)[2:_KEYWORDS_END])
+_KEYWORDS = tuple([name for name in Keywords.__annotations__ if name not in FrameworkKeywords.__annotations__])
 """The keywords of :func:`einsumx.einsum` that every framework has."""
 
-
-def as_fields(keywords: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a request for the keywords of a call: those that only some frameworks have are one field."""
-    own = {name: value for name, value in keywords.items() if name in _KEYWORDS}
-    if len(own) < len(keywords):
-        others = {name: value for name, value in keywords.items() if name not in _KEYWORDS}
-        own["framework"] = as_framework("einsum", others)
-    return own
+_DEFAULTS = {each.name: each.default for each in fields(Request)}
 
 
-def as_framework(function: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of a call that only some frameworks have, without those that are None.
+def fields_of(function: str, keywords: Mapping[str, Any], known: type) -> dict[str, Any]:
+    """The fields of a request for the keywords of a call: those that only some frameworks have are one field.
+
+    Args:
+        function: the name of the function that was called.
+        keywords: of the call.
+        known: a TypedDict with those that the function has.
 
     Raises:
         TypeError: the function has no such keyword.
     """
-    if not keywords:
-        return {}
+    found: dict[str, Any] = {}
+    framework: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if name not in known.__annotations__:
+            if name in _SUCCESSORS:
+                raise TypeError(f"{function}() has no keyword {name}=; {_SUCCESSORS[name]}")
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        if name not in FrameworkKeywords.__annotations__:
+            found[name] = value
+        elif value is not None:
+            framework[name] = value
+    if framework:
+        found["framework"] = framework
+    return found
 
-    refuse(function, keywords, framework_options.FrameworkOptions._fields)
-    return {name: value for name, value in keywords.items() if value is not None}
+
+def request_of(function: str, operands: Sequence[Any], keywords: Mapping[str, Any], known: type, **own: Any) -> Request:
+    """The request of a call, with further fields of its own; see :func:`fields_of`."""
+    written, inputs = split(operands)
+    return Request(written, inputs, **fields_of(function, keywords, known), **own)
+
+
+def taking(known: type, **defaults: Any) -> Callable[[Function], Function]:
+    """A decorator: the signature of a function shows its keywords, which are those of a TypedDict and some of its own.
+
+    Args:
+        known: the TypedDict.
+        **defaults: of its own ones.
+    """
+    defaults = {**_DEFAULTS, **defaults}
+
+    def decorate(function: Function) -> Function:
+        shown = signature(function)
+        named = [each for each in shown.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        names = sorted(known.__annotations__, key=[*defaults, *known.__annotations__].index)
+        added = [Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name)) for name in names]
+        function.__dict__["__signature__"] = shown.replace(parameters=[*named, *added])
+        return function
+
+    return decorate
 
 
 _SUCCESSORS = {
@@ -285,15 +397,6 @@ _SUCCESSORS = {
     for name in ("device", "devices", "executor", "progress", "resume")
 }
 """What there is in place of keywords that einsum does not have and that its users may look for."""
-
-
-def refuse(function: str, keywords: Mapping[str, Any], known: Sequence[str] = ()) -> None:
-    """Raise TypeError if a function does not have one of the keywords of a call."""
-    for name in keywords:
-        if name in _SUCCESSORS:
-            raise TypeError(f"{function}() has no keyword {name}=; {_SUCCESSORS[name]}")
-        if name not in known:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def as_order(order: Any) -> Order:

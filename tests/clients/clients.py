@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -90,28 +90,46 @@ TENSORLY_TESTS = (
     "decomposition/tests/test_cp.py",
     "decomposition/tests/test_tucker.py",
 )
-PYSCF = Git("https://github.com/pyscf/pyscf", "v2.14.0", ("pyscf/cc/test", "pyscf/lib/test"))
+PYSCF_TAG = Git("https://github.com/pyscf/pyscf", "v2.14.0", ("pyscf/cc/test", "pyscf/lib/test"))
 PYSCF_TESTS = ("pyscf/lib/test/test_einsum.py", "pyscf/cc/test/test_gccsd.py", "pyscf/cc/test/test_ccsd_lambda.py")
 EXACT = "it compares floats for equality, and BLAS rounds the last bit of a sum differently"
 
+OPT_EINSUM = Client(
+    name="opt_einsum",
+    package="opt_einsum",
+    version="3.4.0",
+    source=Installed("opt_einsum"),
+    tests=("tests",),
+    frameworks=("numpy", "torch", "jax"),
+    needs=(TORCH, JAX, "dask[array]", "sparse"),
+)
+
+TENSORLY = Client(
+    name="tensorly",
+    package="tensorly",
+    version="0.10.0",
+    source=Installed("tensorly"),
+    tests=TENSORLY_TESTS,
+    frameworks=("numpy",),
+    environment={"TENSORLY_BACKEND": "numpy", "TENSORLY_TENALG_BACKEND": "einsum"},
+    title="tensorly on NumPy",
+)
+
+PYSCF = Client(
+    name="pyscf",
+    package="pyscf",
+    version="2.14.0",
+    source=PYSCF_TAG,
+    tests=PYSCF_TESTS,
+    frameworks=("numpy",),
+)
+
 CLIENTS = (
-    Client(
-        name="opt_einsum",
-        package="opt_einsum",
-        version="3.4.0",
-        source=Installed("opt_einsum"),
-        tests=("tests",),
-        frameworks=("numpy", "torch", "jax"),
-        needs=(TORCH, JAX, "dask[array]", "sparse"),
-    ),
-    Client(
+    OPT_EINSUM,
+    replace(
+        OPT_EINSUM,
         name="opt_einsum-contract",
-        package="opt_einsum",
-        version="3.4.0",
-        source=Installed("opt_einsum"),
-        tests=("tests",),
         frameworks=("opt_einsum",),
-        needs=(TORCH, JAX, "dask[array]", "sparse"),
         title="opt_einsum's own `contract`",
         reasons={
             "with_constants": "it reads a private attribute of opt_einsum's expressions",
@@ -140,32 +158,18 @@ CLIENTS = (
         options=("-k", "dot or cov or corr or 1d_math or binary_ops or broadcasting or weighted"),
         needs=("dask[array]", "opt_einsum", "pytz"),
     ),
-    Client(
-        name="tensorly",
-        package="tensorly",
-        version="0.10.0",
-        source=Installed("tensorly"),
-        tests=TENSORLY_TESTS,
-        frameworks=("numpy",),
-        environment={"TENSORLY_BACKEND": "numpy", "TENSORLY_TENALG_BACKEND": "einsum"},
-        title="tensorly on NumPy",
-    ),
-    Client(
+    TENSORLY,
+    replace(
+        TENSORLY,
         name="tensorly-torch",
-        package="tensorly",
-        version="0.10.0",
-        source=Installed("tensorly"),
-        tests=TENSORLY_TESTS,
         frameworks=("numpy", "torch"),
         needs=(TORCH,),
         environment={"TENSORLY_BACKEND": "pytorch", "TENSORLY_TENALG_BACKEND": "einsum"},
         title="tensorly on PyTorch",
     ),
-    Client(
+    replace(
+        TENSORLY,
         name="tensorly-jax",
-        package="tensorly",
-        version="0.10.0",
-        source=Installed("tensorly"),
         tests=("tenalg", "tests/test_cp_tensor.py", "tests/test_tucker_tensor.py"),
         options=("-k", "not svd and not proximal and not backend"),
         frameworks=("numpy", "jax"),
@@ -226,21 +230,10 @@ CLIENTS = (
         frameworks=("numpy",),
         reasons={"test_operation_to_choi": EXACT, "test_hilbert_schmidt_inner_product_is_linear": EXACT},
     ),
-    Client(
-        name="pyscf",
-        package="pyscf",
-        version="2.14.0",
-        source=PYSCF,
-        tests=PYSCF_TESTS,
-        frameworks=("numpy",),
-    ),
-    Client(
+    PYSCF,
+    replace(
+        PYSCF,
         name="pyscf-lib",
-        package="pyscf",
-        version="2.14.0",
-        source=PYSCF,
-        tests=PYSCF_TESTS,
-        frameworks=("numpy",),
         replaced=("pyscf.lib:einsum", "einsumx.interop.pyscf:contract"),
         title="pyscf, also its `lib.einsum`",
     ),

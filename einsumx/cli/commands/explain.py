@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from einsumx.adapters.registry import get_backend
-from einsumx.api import planned as plan_of
+from einsumx.api import plan_of
 from einsumx.cli.arguments import add_import, add_output, add_problem, amount, file_ending_in, shape
 from einsumx.cli.output import print_json
 from einsumx.errors import EinsumxError
