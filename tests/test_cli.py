@@ -386,7 +386,6 @@ def test_explain_counts_what_a_matrix_product_costs(capsys):
                 "rhs": 1,
                 "transpose_lhs": False,
                 "transpose_rhs": False,
-                "inner_batch": False,
                 "threads": "",
                 "sums": "",
                 "shape": [1000, 1200],

@@ -8,7 +8,7 @@ from planted_faults import FAULTLESS, FAULTS, Numpy
 
 import einsumx
 from einsumx.adapters import registry
-from einsumx.conformance.case import matches
+from einsumx.conformance.case import as_expression
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 
@@ -23,7 +23,7 @@ def quick_cases():
 
 
 def of_feature(name, pattern="*"):
-    return [case for case in quick_cases() if case.feature == name and matches(case.id, pattern)]
+    return [case for case in quick_cases() if case.feature == name and as_expression(pattern).match(case.id)]
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ LINES = [
     (TRIED[0], "<einsumx candidate 0*1: 10.0 µs measured, 12.0 µs estimated>"),
     (einsumx.expression("ij,jk->ik", (2, 3), np.eye(3)), "<einsumx expression ij,jk->ik  (2, 3), [(3, 3)]>"),
     (einsumx.Operand((2, 3), "float32"), "Operand(shape=(2, 3), dtype='float32')"),
-    (einsumx.Traits(max_sum_axes=2), "Traits(max_sum_axes=2, rates=Rates())"),
+    (einsumx.Traits(max_batch_axes=2), "Traits(max_batch_axes=2, rates=Rates())"),
     (PLAN.ops[0], "Matmul(out=2, lhs=0, rhs=1)"),
     (PLAN.algebra, "<einsumx algebra of plus and times>"),
     (einsumx.semirings.max_plus, "Semiring(name='max-plus', add='maximum', multiply='add')"),

@@ -76,11 +76,6 @@ def arrays(*shapes, dtype="float32"):
         # Fewer than 8 rows or columns count as 8.
         (ops.Matmul(2, 0, 1), arrays((3, 10), (10, 20)), 2 + 0.25 + 8 * 20 * 10 / 100 + (30 + 200 + 120) * 4 / 40),
         (ops.Matmul(2, 0, 1), arrays((10,), (10, 20)), 2 + 0.25 + 8 * 20 * 10 / 100 + (10 + 200 + 40) * 4 / 40),
-        (
-            ops.Matmul(2, 0, 1, inner_batch=True),
-            arrays((10, 3, 10), (10, 3, 20)),
-            2 + 3 * 1.3 * (0.25 + 10 * 20 * 10 / 100 + (100 + 200 + 400) * 4 / 40),
-        ),
         # A sum of more than 8 times as many terms as rows and columns, of turned matrices.
         (
             ops.Matmul(2, 0, 1),

@@ -8,6 +8,7 @@ from contractions import contraction
 
 import einsumx
 from einsumx import Traits
+from einsumx.backends.mxnet.choices import AROUND_BATCH
 from einsumx.ir.ops import Copy, Expand, First, Matmul, Multiply, Native, Reshape, Sum, Transpose
 from einsumx.planner.lower import lower
 from einsumx.plans import as_plan, plan_cost
@@ -172,25 +173,42 @@ def test_a_native_result_follows_the_operands_in_memory_if_a_view_is_cheaper(equ
     assert copies(plan) == []
 
 
-def test_a_batch_axis_stays_between_rows_and_columns_where_that_spares_copies_and_there_are_elements():
-    apart = Traits(
-        strided=False,
-        min_batch_axes=1,
-        max_batch_axes=1,
-        transpose_flags=True,
-        inner_batch=True,
-        matmul_dtypes=frozenset({"float32"}),
-    )
+class MultipliesApart(Traits):
+    """The own einsum multiplies matrices whose rows are not adjacent."""
 
-    def planned(batch, traits):
-        return lowered("bind,bjnd->binj", [(batch, 20, 8, 64), (batch, 10, 8, 64)], traits, "float32")
+    __slots__ = ()
 
-    plan = planned(64, apart)
-    assert plan.ops == (Matmul(2, 0, 1, transpose_rhs=True, inner_batch=True),)
-    assert "matmul %0 %1 transposed with a batch axis inside" in str(plan)
+    def einsum_factor(self, equation):
+        return 1.3 if equation in AROUND_BATCH else None
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "made"),
+    [
+        ("bind,bjnd->binj", [(64, 20, 8, 64), (64, 10, 8, 64)], "abcd,aecd->abce"),
+        ("bind,bjnd->bjni", [(64, 20, 8, 64), (64, 10, 8, 64)], "abcd,aecd->abce"),
+        ("bdni,bdnj->binj", [(64, 64, 8, 20), (64, 64, 8, 10)], "abcd,abce->adce"),
+        ("bind,bdnj->binj", [(64, 20, 8, 64), (64, 64, 8, 10)], "abcd,adce->abce"),
+        ("bdni,bjnd->binj", [(64, 64, 8, 20), (64, 10, 8, 64)], "abcd,aecb->adce"),
+        ("bcind,bcjnd->bcinj", [(8, 8, 20, 8, 64), (8, 8, 10, 8, 64)], "abcd,aecd->abce"),
+        ("bxind,bjnd->binxj", [(64, 1, 20, 8, 64), (64, 10, 8, 64)], "abcd,aecd->abce"),
+    ],
+)
+def test_a_batch_axis_stays_between_rows_and_columns_where_the_own_einsum_multiplies_such_matrices(
+    equation, shapes, made
+):
+    plain = {"strided": False, "max_batch_axes": 1, "transpose_flags": True}
+    numbers = {"matmul_dtypes": frozenset({"float32"}), "native_dtypes": frozenset({"float32"})}
+    plan = lowered(equation, shapes, MultipliesApart(**plain, **numbers), "float32")
+    assert [(type(op), getattr(op, "equation", "")) for op in plan.ops if op.effect != "view"] == [(Native, made)]
     assert plan_cost(plan).multiply_adds == 64 * 20 * 10 * 8 * 64
-    for other in (planned(0, apart), planned(64, dataclasses.replace(apart, inner_batch=False))):
-        assert not any(op.inner_batch for op in ops_of(other, Matmul))
+    arrays = [np.random.default_rng(0).integers(-3, 4, shape).astype("float32") for shape in shapes]
+    values = dict(enumerate(arrays))
+    for op in plan.ops:
+        taken = [values[slot] for slot in op.sources]
+        values[op.out] = np.einsum(op.equation, *taken) if isinstance(op, Native) else taken[0].reshape(op.shape)
+    assert (values[plan.result] == np.einsum(equation, *arrays)).all()
+    assert Native not in arithmetic(lowered(equation, shapes, Traits(**plain, **numbers), "float32"))
 
 
 @pytest.mark.parametrize(

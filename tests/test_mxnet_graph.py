@@ -82,6 +82,14 @@ def drawn(shapes, dtype="float64", seed=0):
     return [random.integers(-2, 3, shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "bool"])
+@pytest.mark.parametrize("equation", ["abcdefgh->hgfedcba", "abcdefgh->bdfh"])
+def test_more_axes_than_mxnet_takes_are_traced(equation, dtype, known_inputs):
+    block = Contraction(equation)
+    for shape in ((2, 3, 2, 2, 3, 2, 2, 2), (3, 2, 1, 2, 2, 3, 2, 3)):
+        is_right(block, drawn([shape], dtype))
+
+
 # By label, the sizes of four calls of one block: what is traced first has sizes of its own, of 1 and of 0 among them.
 SIZES = ({}, {"b": 1, "i": 1}, {"b": 5, "i": 4, "j": 1}, {"b": 2, "i": 0})
 EQUATIONS = (

@@ -130,10 +130,10 @@ def test_numpys_einsum_of_both_frameworks_arrays_is_refused_as_before(replaced):
 
 
 def test_a_tiny_problem_runs_in_mxnets_own_kernel_and_not_in_a_circle(calls, replaced):
-    lhs, rhs = array(np.ones((2, 3))), array(np.ones((3, 2)))
-    plan = einsumx.plan("ij,jk->ik", lhs, rhs)
+    lhs, rhs = array(np.ones((1, 2, 3))), array(np.ones((3, 2)))
+    plan = einsumx.plan("bij,jk->bik", lhs, rhs)
     assert any(isinstance(op, Native) for op in plan.ops)
-    assert mx.np.einsum("ij,jk->ik", lhs, rhs).asnumpy().tolist() == [[3, 3], [3, 3]]
+    assert mx.np.einsum("bij,jk->bik", lhs, rhs).asnumpy().tolist() == [[[3, 3], [3, 3]]]
     assert len(calls) == 1
 
 

@@ -49,18 +49,6 @@ CASES = {
         lambda a, b: np.einsum("bki,bjk->bij", a, b, order="C"),
         168,
     ),
-    "matmul with a batch axis inside": (
-        ops.Matmul(2, 0, 1, inner_batch=True),
-        [lies(5, 2, 7, 3), lies(5, 3, 7, 4)],
-        lambda a, b: np.einsum("aibk,akbj->aibj", a, b, order="C"),
-        840,
-    ),
-    "the same, both swapped": (
-        ops.Matmul(2, 0, 1, True, True, True),
-        [lies(3, 7, 2), lies(4, 7, 3)],
-        lambda a, b: np.einsum("kbi,jbk->ibj", a, b, order="C"),
-        168,
-    ),
     "native": (
         ops.Native(3, (0, 1, 2), "ii,ij,j->i"),
         [lies(2, 2), lies(2, 3), lies(3)],
@@ -140,9 +128,6 @@ def test_what_has_a_reason_copies_and_lies_in_c_order(op):
         (ops.Matmul(2, 0, 1), [(3,), (5, 3, 4)]),
         (ops.Matmul(2, 0, 1), [(), (3,)]),
         (ops.Matmul(2, 0, 1, transpose_rhs=True), [(3,), (4, 3)]),
-        (ops.Matmul(2, 0, 1, inner_batch=True), [(2, 3), (3, 4)]),
-        (ops.Matmul(2, 0, 1, inner_batch=True), [(2, 7, 3), (3, 6, 4)]),
-        (ops.Matmul(2, 0, 1, inner_batch=True), [(5, 2, 7, 3), (6, 3, 7, 4)]),
         (ops.Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (4, 5)]),
         (ops.Native(2, (0, 1), "ij,jk->ik"), [(2, 3), (3,)]),
         (ops.Native(2, (0, 1), "ij->i"), [(2, 3), (3,)]),

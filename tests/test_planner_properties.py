@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import einsumx
 from einsumx.adapters.registry import BUILTIN, get_backend
+from einsumx.backends.mxnet.arrays import MXNET_1
 from einsumx.conformance.oracle import expect, judge
 from einsumx.ir.layout import contiguous, layout_class, reshaped
 from einsumx.ir.ops import (
@@ -254,10 +255,6 @@ class Interpreter:
         assert lhs.dtype == rhs.dtype
         if min(lhs.ndim, rhs.ndim) == 1:
             return np.matmul(lhs, rhs)
-        if op.inner_batch:
-            assert lhs.size
-            assert rhs.size
-            lhs, rhs = (np.ascontiguousarray(side.swapaxes(-3, -2)) for side in (lhs, rhs))
         assert traits.strided or lhs.shape[:-2] == rhs.shape[:-2]
         steps = lhs.shape[-2] * lhs.shape[-1] * rhs.shape[-1]
         is_tiny = lhs.ndim == 3 and steps < traits.layouts(lhs.dtype.name).tiny  # multiplied with any strides
@@ -266,8 +263,7 @@ class Interpreter:
         lhs = lhs.swapaxes(-1, -2) if op.transpose_lhs else lhs
         rhs = rhs.swapaxes(-1, -2) if op.transpose_rhs else rhs
         wide = "float32" if lhs.dtype == "float16" and "matmul" in traits.wide_ops else lhs.dtype
-        product = np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
-        return product.swapaxes(-3, -2) if op.inner_batch else product
+        return np.matmul(lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
 
 
 def is_read_in_place(side, traits):
@@ -321,26 +317,20 @@ def fits(op, sources, traits):
             return traits.strided
         case Reshape():
             return strides is None or not traits.strided or reshaped(shapes[0], strides, op.shape) is not None
-        case Transpose():
-            most = traits.max_transpose_axes
-            return bool(op.reason) != traits.strided and (most is None or len(op.axes) <= most)
-        case Diagonal():
+        case Transpose() | Diagonal():
             return bool(op.reason) != traits.strided
-        case Sum():
-            return traits.max_sum_axes is None or len(shapes[0]) <= traits.max_sum_axes
         case Matmul():
-            batch = max(map(len, shapes)) - 2 - op.inner_batch
+            batch = max(map(len, shapes)) - 2
             asks_flags = op.transpose_lhs or op.transpose_rhs
             loops = traits.strided and traits.layouts(dtype).batch == "strided"  # over all batch axes but one
             return (
                 dtype in traits.matmul_dtypes
                 and (traits.transpose_flags or not asks_flags)
-                and (traits.inner_batch or not op.inner_batch)
                 and (not op.threads or op.threads in traits.threads(dtype))
                 and (not op.sums or ((dtype, op.sums) in traits.wide_products and min(map(len, shapes)) > 1))
-                and (batch >= traits.min_batch_axes or (traits.strided and min(map(len, shapes)) == 1))
+                and (traits.strided or min(map(len, shapes)) > 1)
                 and (loops or traits.max_batch_axes is None or batch <= traits.max_batch_axes)
-                and (traits.strided or shapes[0][:-2] == shapes[1][:-2] or op.inner_batch)
+                and (traits.strided or shapes[0][:-2] == shapes[1][:-2])
             )
         case Native():
             labels = set(op.equation) - set(",->")
@@ -353,7 +343,7 @@ def fits(op, sources, traits):
             return traits.strided and dtype not in ("bool", *dict(traits.widen))
         case Copy():
             return bool(op.reason)
-        case Cast() | Multiply() | Zeros():
+        case Cast() | Sum() | Multiply() | Zeros():
             return True
 
 
@@ -371,10 +361,8 @@ def all_traits():
 STRICT = einsumx.Traits(
     strided=False,
     views=False,
-    min_batch_axes=1,
     max_batch_axes=1,
     transpose_flags=True,
-    max_transpose_axes=4,
     matmul_dtypes=frozenset({"float32", "float64"}),
     widen=(("float16", "float32"),),
 )
@@ -393,7 +381,7 @@ class PackedBatches(einsumx.Traits):
 TRAITS = {
     **all_traits(),
     "the least": STRICT,
-    "the least with a batch axis inside": dataclasses.replace(STRICT, inner_batch=True),
+    "mxnet 1 on cpu": MXNET_1,
     "the least with strides": PackedBatches(
         views=False, max_batch_axes=1, matmul_dtypes=STRICT.matmul_dtypes, widen=STRICT.widen
     ),

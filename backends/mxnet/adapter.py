@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -12,14 +13,17 @@ from einsumx.adapters.facets import Arithmetic, BlockAccess, OutAccess, Semiring
 from einsumx.adapters.replacement import Name
 from einsumx.backends.mxnet.arrays import MxnetArrays
 from einsumx.backends.mxnet.blocks import TRACED, MxnetBlocks
+from einsumx.backends.mxnet.choices import MOST_TRANSPOSED, sums, swaps
 from einsumx.backends.mxnet.gradients import ArrayGradients, record
 from einsumx.backends.mxnet.graphs import recorded, signatures
 from einsumx.backends.mxnet.kernels import MxnetKernels
 from einsumx.backends.mxnet.patch import names
 from einsumx.backends.mxnet.semirings import MxnetSemirings
+from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.imports import imported
 from einsumx.ir import ops
+from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.runtime.request import Written
 
@@ -100,7 +104,7 @@ class MxnetAdapter(MxnetArrays, Adapter):
             case ops.Reshape():
                 return self.calls.view(op.shape)
             case ops.Transpose():
-                return self._kernels.transpose(op.axes, dtype)
+                return self._kernels.transpose(op.axes, shapes[0], dtype)
             case ops.Diagonal():
                 return self._kernels.diagonal(op.axis1, op.axis2, dtype)
             case ops.Sum():
@@ -110,12 +114,12 @@ class MxnetAdapter(MxnetArrays, Adapter):
             case ops.Matmul():
                 return self._kernels.matmul(op, shapes, dtype)
             case ops.Native():
-                return self.calls.einsum(op.equation, len(op.operands))
+                return self._kernels.einsum(op.equation, shapes, dtype)
             case _:
                 return super().kernel(op, shapes, dtype)
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._kernels.transpose(axes, self.dtype_name(array.dtype))(array)
+        return self._kernels.transpose(axes, array.shape, self.dtype_name(array.dtype))(array)
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         # A view shares memory, but MXNet reads a size of 0 in its shape as "unchanged".
@@ -138,7 +142,7 @@ class MxnetAdapter(MxnetArrays, Adapter):
         return self._kernels.total(array.shape, axes, self.dtype_name(array.dtype))(array)
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
-        return self.calls.batch_dot(transpose_lhs, transpose_rhs)(lhs, rhs)
+        return self._kernels.product(lhs.ndim, transpose_lhs, transpose_rhs)(lhs, rhs)
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
         return self.calls.einsum(equation, len(arrays))(*arrays)
@@ -154,6 +158,19 @@ class MxnetAdapter(MxnetArrays, Adapter):
 
         numbers = [number for number, array in enumerate(arrays) if self.gradients.may_be_needed(array)]
         return record(self, gradient, run, arrays, numbers) if numbers else run()
+
+    def workspace(self, op: ops.Op, operands: Sequence[Operand], device: str = "") -> int:
+        source = operands[0]
+        match op:
+            case ops.Transpose():
+                is_one = len(op.axes) <= MOST_TRANSPOSED and len(swaps(op.axes, mxnet_1=self._has_mxnet_1)) < 2
+                return 0 if is_one else source.nbytes
+            case ops.Sum():
+                first, *others = sums(op.axes, len(source.shape))
+                kept = [size for axis, size in enumerate(source.shape) if axis not in first]
+                return prod(kept) * itemsize(source.dtype) if others else 0
+            case _:
+                return super().workspace(op, operands, device)
 
     # -- plans ------------------------------------------------------------------------------------------
 

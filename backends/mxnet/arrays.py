@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from einsumx.adapters.arrays import Arrays
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.typing import Array, Signature
-from einsumx.backends.mxnet.choices import swaps
+from einsumx.backends.mxnet.choices import AROUND_BATCH, swaps
 from einsumx.backends.mxnet.importing import installed_version, load
 from einsumx.backends.mxnet.kernels import Calls
 from einsumx.dtypes import itemsize, kind
@@ -24,12 +24,9 @@ _DTYPES = frozenset({"bool", "int8", "uint8", "int32", "int64", "float16", "floa
 TRAITS = Traits(
     strided=False,
     views=False,
-    min_batch_axes=1,
     max_batch_axes=1,
     transpose_flags=True,
-    max_transpose_axes=6,
     dtypes=_DTYPES,
-    max_sum_axes=5,
     outer_by_matmul=True,
     matmul_dtypes=frozenset({"float32", "float64"}),
     matmul_through=(("bool", "float32"),),
@@ -41,6 +38,18 @@ TRAITS = Traits(
         call=25e-6, view=4e-6, matrix=0.15e-6, gemm=30e9, stream=10e9, copy=10e9, permute=2.5e9, run=10e-9, native=100e6
     ),
 )
+
+
+class Mxnet1Traits(Traits):
+    """Traits of MXNet 1 on the CPU, which multiplies matrices whose rows are not adjacent."""
+
+    __slots__ = ()
+
+    def einsum_factor(self, equation: str) -> float | None:
+        return 1.3 if equation in AROUND_BATCH else None
+
+
+MXNET_1 = Mxnet1Traits(**{each.name: getattr(TRAITS, each.name) for each in fields(TRAITS)})
 
 
 class MxnetArrays(Arrays):
@@ -84,7 +93,7 @@ class MxnetArrays(Arrays):
         return installed_version().startswith("1.")
 
     def traits(self, device: str) -> Traits:
-        return replace(self.cpu, inner_batch=True) if device in ("", "cpu") and self._has_mxnet_1 else self.cpu
+        return MXNET_1 if device in ("", "cpu") and self._has_mxnet_1 else self.cpu
 
     def swaps(self, axes: Sequence[int]) -> list[tuple[int, int]]:
         """The swaps of two axes to use instead of a transpose, if they are faster."""

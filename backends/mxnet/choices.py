@@ -6,9 +6,20 @@ from collections.abc import Sequence
 from math import prod
 from typing import TypeAlias
 
+from einsumx.ir import traits
+from einsumx.ir.layout import merged_transpose
 from einsumx.ir.ops import Matmul
 
 Shape: TypeAlias = tuple[int, ...]
+
+MOST_TRANSPOSED = 6
+"""The most axes that MXNet 1 transposes."""
+
+_MOST_RUNS = 5
+"""The most axes of a sum, after neighbours that are all summed or all kept have been merged."""
+
+AROUND_BATCH = {equation: flags for flags, equation in traits.AROUND_BATCH.items()}
+"""The einsums that the linear algebra of MXNet 1 computes, and which operands it transposes."""
 
 _LARGE_SUM = 1 << 16
 """The least number of elements for which a sum by matmul pays for its additional calls."""
@@ -40,10 +51,54 @@ def swaps(axes: Sequence[int], *, mxnet_1: bool) -> list[tuple[int, int]]:
     return pairs
 
 
+def transposes(axes: Sequence[int], shape: Shape) -> list[tuple[Shape, tuple[int, ...]]]:
+    """Transposes of few axes that make up one of many: the shape before each, and its axes.
+
+    >>> transposes((3, 4, 5, 0, 1, 2), (2,) * 6)
+    [((8, 8), (1, 0))]
+    """
+    steps = []
+    done, order, target = 0, tuple(range(len(axes))), tuple(axes)
+    while order != target:
+        # Bring axes into place from the left, as many at a time as the limit allows. The runs between those that are
+        # taken out count as axes too.
+        following, step = target, merged_transpose(order, target, shape)
+        end = len(target) if len(step[1]) <= MOST_TRANSPOSED else done
+        while end < len(target):
+            placed = target[: end + 1]
+            candidate = (*placed, *(axis for axis in order if axis not in placed))
+            wider = merged_transpose(order, candidate, shape)
+            if len(wider[1]) > MOST_TRANSPOSED:
+                break
+            following, step, end = candidate, wider, end + 1
+        if len(step[1]) > 1:
+            steps.append(step)
+        done, order = end, following
+    return steps
+
+
+def sums(axes: tuple[int, ...], rank: int) -> list[tuple[int, ...]]:
+    """The axes of sums that make up one, of which each reads few runs of axes.
+
+    >>> sums((0, 2, 4), 6), sums((1, 3, 5), 6)
+    ([(0, 2, 4)], [(3, 5), (1,)])
+    """
+    runs: list[tuple[int, ...]] = []
+    for axis in axes:
+        if runs and axis == runs[-1][-1] + 1:
+            runs[-1] = (*runs[-1], axis)
+        else:
+            runs.append((axis,))
+    kept = len(runs) + 1 - (axes[0] == 0) - (axes[-1] == rank - 1)
+    if len(runs) + kept <= _MOST_RUNS:
+        return [axes]
+    return [sum(runs[max(end - 2, 0) : end], ()) for end in range(len(runs), 0, -2)]
+
+
 def pays_as_layer(op: Matmul, lhs: Shape, rhs: Shape) -> bool:
-    """Whether MXNet 1 computes a single float32 product faster as a network layer, copies included."""
-    rows, inner = lhs[:0:-1] if op.transpose_lhs else lhs[1:]
-    cols = rhs[1] if op.transpose_rhs else rhs[2]
+    """Whether MXNet 1 computes a float32 product of two matrices faster as a network layer, copies included."""
+    rows, inner = lhs[::-1] if op.transpose_lhs else lhs
+    cols = rhs[0] if op.transpose_rhs else rhs[1]
     copies_pay = (not op.transpose_lhs or cols >= _USES_PER_COPY) and (op.transpose_rhs or rows >= _USES_PER_COPY)
     return rows * inner * cols >= _LARGE_PRODUCT and copies_pay
 

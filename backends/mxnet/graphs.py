@@ -12,13 +12,14 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
 from importlib import import_module
-from itertools import accumulate
+from itertools import accumulate, count
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.backends.mxnet.arrays import MxnetArrays
+from einsumx.backends.mxnet.choices import MOST_TRANSPOSED, sums, transposes
 from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir import ops
@@ -93,9 +94,8 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
     )
     shapes = tuple(tuple(prod(sizes[label] for label in axis) for axis in axes) for axes in inputs)
     operands = tuple([Operand(shape, operand.dtype) for shape, operand in zip(shapes, program.operands)])
-    # MXNet's own einsum would be slow if later calls have larger operands. MXNet 1 has inner batch axes for arrays, not
-    # for symbols.
-    traits = replace(adapter.traits(program.device), native_dtypes=frozenset(), inner_batch=False)
+    # MXNet's own einsum would be slow if later calls have larger operands.
+    traits = replace(adapter.traits(program.device), native_dtypes=frozenset())
     general = lower(
         replace(
             program.contraction,
@@ -124,6 +124,7 @@ class _Recorder:
         self.adapter, self.sizes, self.dtypes = adapter, sizes, dtypes
         self.arrays: dict[int, Array] = {}
         self.axes: dict[int, tuple[Axis, ...]] = {}
+        self._further = count(max(dtypes) + 1)  # the numbers of slots that the program lacks
 
     def put(self, slot: int, array: Array, axes: Sequence[Axis]) -> None:
         """Set the value of a slot."""
@@ -136,9 +137,12 @@ class _Recorder:
         match op:
             case ops.Matmul():
                 lhs, rhs = self.axes[op.lhs], self.axes[op.rhs]
-                product = npx.batch_dot(
-                    self.arrays[op.lhs], self.arrays[op.rhs], transpose_a=op.transpose_lhs, transpose_b=op.transpose_rhs
-                )
+                factors = [self.arrays[op.lhs], self.arrays[op.rhs]]
+                if len(lhs) == 2:
+                    factors = [xp.expand_dims(factor, 0) for factor in factors]
+                product = npx.batch_dot(*factors, transpose_a=op.transpose_lhs, transpose_b=op.transpose_rhs)
+                if len(lhs) == 2:
+                    product = npx.reshape(product, (_DROP, _REST))
                 self.put(op.out, product, op.product(lhs, rhs, lambda one, other: one or other))
             case ops.Multiply():
                 lhs, rhs = self.axes[op.lhs], self.axes[op.rhs]
@@ -148,6 +152,8 @@ class _Recorder:
                 self.put(op.out, product, [one or other for one, other in zip(lhs, rhs)])
             case ops.Reshape():
                 self._reshape(op)
+            case ops.Transpose() if len(op.axes) > MOST_TRANSPOSED:
+                self._transpose_in_turn(op)
             case ops.Transpose():
                 array = self._rearranged(op.src, lambda array: self._transposed(array, op.axes))
                 self.put(op.out, array, op.arranged(self.axes[op.src]))
@@ -156,7 +162,10 @@ class _Recorder:
                 self.put(op.out, array, op.arranged(self.axes[op.src]))
             case ops.Sum():
                 total = xp.any if self.dtypes[op.src] == "bool" else xp.sum
-                self.put(op.out, total(self.arrays[op.src], axis=op.axes), op.arranged(self.axes[op.src]))
+                array, axes = self.arrays[op.src], self.axes[op.src]
+                for some in sums(op.axes, len(axes)):
+                    array = total(array, axis=some)
+                self.put(op.out, array, op.arranged(axes))
             case ops.Cast():
                 # The gradient of a cast in MXNet 1 overwrites where it should add; that of the reshape adds.
                 self.put(op.out, self._same(op.src).astype(op.dtype), self.axes[op.src])
@@ -173,6 +182,18 @@ class _Recorder:
             rearrange = through_int8(rearrange)
         return rearrange(self.arrays[slot])
 
+    def _transpose_in_turn(self, op: ops.Transpose) -> None:
+        """Record a transpose as several, with reshapes between them."""
+        shape = tuple([prod([self.sizes[label] for label in axis]) for axis in self.axes[op.src]])
+        source = op.src
+        for before, moved in transposes(op.axes, shape):
+            merged, turned = next(self._further), next(self._further)
+            self.dtypes[merged] = self.dtypes[turned] = self.dtypes[op.src]
+            self.run(ops.Reshape(merged, source, before))
+            self.run(ops.Transpose(turned, merged, moved, op.reason))
+            source = turned
+        self.run(ops.Reshape(op.out, source, op.arranged(shape)))
+
     def _transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
         for pair in (swaps := self.adapter.swaps(axes)):
             array = self.adapter.xp.swapaxes(array, *pair)
@@ -184,11 +205,11 @@ class _Recorder:
         labels = [label for axis in self.axes[op.src] for label in axis]
         target: list[Axis] = []
         for size in op.shape:
-            count = 0
-            while prod(self.sizes[label] for label in labels[:count]) < size:
-                count += 1
-            target.append(tuple(labels[:count]))
-            del labels[:count]
+            taken = 0
+            while prod(self.sizes[label] for label in labels[:taken]) < size:
+                taken += 1
+            target.append(tuple(labels[:taken]))
+            del labels[:taken]
         array, parts = self._split(op, target)
         if parts != list(self.axes[op.src]):  # a later split may need these axes
             split_slot = -op.out

@@ -15,7 +15,15 @@ from math import prod
 from typing import Any
 
 from einsumx.adapters.typing import Array, Run
-from einsumx.backends.mxnet.choices import Shape, pays_as_layer, pays_by_matmul
+from einsumx.backends.mxnet.choices import (
+    AROUND_BATCH,
+    MOST_TRANSPOSED,
+    Shape,
+    pays_as_layer,
+    pays_by_matmul,
+    sums,
+    transposes,
+)
 from einsumx.ir.ops import Matmul
 
 
@@ -35,22 +43,17 @@ class MxnetKernels:
         self._arrays = arrays
         self._calls: Calls = arrays.calls
 
-    def transpose(self, axes: tuple[int, ...], dtype: str) -> Run:
-        """The kernel of a transpose."""
+    def transpose(self, axes: tuple[int, ...], shape: Shape, dtype: str) -> Run:
+        """The kernel of a transpose of an array of that shape."""
         if dtype == "bool":
-            return through_int8(self.transpose(axes, "int8"))
-        swaps = [self._calls.swapaxes(*pair) for pair in self._arrays.swaps(axes)]
-        if not swaps:
-            return self._calls.transpose(axes)
-        if len(swaps) == 1:
-            return swaps[0]
-
-        def swapped(array: Array) -> Array:
-            for swap in swaps:
-                array = swap(array)
-            return array
-
-        return swapped
+            return through_int8(self.transpose(axes, shape, "int8"))
+        if len(axes) <= MOST_TRANSPOSED:
+            swaps = [self._calls.swapaxes(*pair) for pair in self._arrays.swaps(axes)]
+            return _in_turn(swaps) if swaps else self._calls.transpose(axes)
+        calls = []
+        for before, moved in transposes(axes, shape):
+            calls += [self._calls.view(before), self.transpose(moved, before, dtype)]
+        return _in_turn([*calls, self._calls.view(tuple([shape[axis] for axis in axes]))])
 
     def diagonal(self, axis1: int, axis2: int, dtype: str) -> Run:
         """The kernel of a diagonal."""
@@ -58,17 +61,22 @@ class MxnetKernels:
         return through_int8(diagonal) if dtype == "bool" else diagonal
 
     def matmul(self, op: Matmul, shapes: Sequence[Shape], dtype: str) -> Run:
-        """The kernel of a product with one batch axis."""
-        if op.inner_batch:
-            return self._strided_matmul(op, shapes)
-        is_single = dtype == "float32" and shapes[0][0] == 1
-        if is_single and self._calls.mxnet_1 and pays_as_layer(op, *shapes):
-            return self._layer(op, shapes[1])
-        return self._calls.batch_dot(op.transpose_lhs, op.transpose_rhs)
+        """The kernel of a product of matrices, or of batches with one batch axis."""
+        lhs, rhs = shapes
+        is_single = dtype == "float32" and lhs[:-2] in ((), (1,))
+        if is_single and self._calls.mxnet_1 and pays_as_layer(op, lhs[-2:], rhs[-2:]):
+            return self._layer(op, rhs)
+        return self.product(len(lhs), op.transpose_lhs, op.transpose_rhs)
 
-    def _strided_matmul(self, op: Matmul, shapes: Sequence[Shape]) -> Run:
-        """Products of matrices whose rows are not adjacent, by the matmul of MXNet's linear algebra."""
-        gemm = self._calls.gemm(op.transpose_lhs, op.transpose_rhs)
+    def product(self, rank: int, transpose_lhs: bool, transpose_rhs: bool) -> Run:
+        """A product of arrays with two or three axes."""
+        return (self._calls.dot if rank == 2 else self._calls.batch_dot)(transpose_lhs, transpose_rhs)
+
+    def einsum(self, equation: str, shapes: Sequence[Shape], dtype: str) -> Run:
+        """The kernel of an einsum: MXNet's own, or the product of matrices whose rows are not adjacent."""
+        if not (self._calls.mxnet_1 and equation in AROUND_BATCH and dtype in ("float32", "float64")):
+            return self._calls.einsum(equation, len(shapes))
+        gemm = self._calls.gemm(*AROUND_BATCH[equation])
         # The gradient of gemm overwrites where it should add; that of a view adds.
         view_lhs, view_rhs = map(self._calls.view, shapes)
         return lambda lhs, rhs: gemm(view_lhs(lhs), view_rhs(rhs))
@@ -76,9 +84,9 @@ class MxnetKernels:
     def _layer(self, op: Matmul, rhs: Shape) -> Run:
         """A single product as the layer ``x @ weights.T``, for which MXNet 1 calls oneDNN; batch_dot calls its BLAS."""
         transpose_lhs, transpose_rhs = op.transpose_lhs, op.transpose_rhs
-        weights = rhs[1:] if transpose_rhs else rhs[:0:-1]
-        calls = self._calls
-        layer, view, transpose = calls.layer(weights[0]), calls.view(weights), calls.transpose((0, 2, 1))
+        weights = rhs[-2:] if transpose_rhs else rhs[:-3:-1]
+        calls, turned = self._calls, (1, 0) if len(rhs) == 2 else (0, 2, 1)
+        layer, view, transpose = calls.layer(weights[0]), calls.view(weights), calls.transpose(turned)
 
         def product(lhs: Array, rhs: Array) -> Array:
             lhs = transpose(lhs) if transpose_lhs else lhs
@@ -89,6 +97,11 @@ class MxnetKernels:
 
     def total(self, shape: Shape, axes: tuple[int, ...], dtype: str) -> Run:
         """The kernel of a sum in the array's own dtype; bools are or-ed."""
+        first, *others = sums(axes, len(shape))
+        if others:
+            rest = tuple([size for axis, size in enumerate(shape) if axis not in first])
+            following = tuple([axis for axis in axes if axis not in first])  # these are before the first
+            return _in_turn([self.total(shape, first, dtype), self.total(rest, following, dtype)])
         if dtype == "bool":
             return lambda array: self._arrays.xp.any(array, axis=axes)
         if pays_by_matmul(shape, axes, dtype):
@@ -111,6 +124,19 @@ class MxnetKernels:
             return result(product(ones, stack(array)))
 
         return total
+
+
+def _in_turn(calls: Sequence[Run]) -> Run:
+    """Each call, on the result of the one before."""
+    if len(calls) == 1:
+        return calls[0]
+
+    def run(array: Array) -> Array:
+        for call in calls:
+            array = call(array)
+        return array
+
+    return run
 
 
 # -- calls of MXNet's C interface -----------------------------------------------------------------------------
@@ -152,6 +178,11 @@ class Calls:
         flags = {"transpose_a": transpose_lhs, "transpose_b": transpose_rhs}
         return self._operator("_npx", "batch_dot", 2, **flags, forward_stype="default")
 
+    def dot(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
+        """``mx.nd.dot`` of two matrices."""
+        flags = {"transpose_a": transpose_lhs, "transpose_b": transpose_rhs, "forward_stype": "default"}
+        return self._imperative(self._handle("dot"), 2, flags)
+
     def gemm(self, transpose_lhs: bool, transpose_rhs: bool) -> Callable[..., Array]:
         """``mx.nd.linalg.gemm2`` of matrices along axes 1 and 3 of arrays with four axes."""
         return self._operator("_linalg", "gemm2", 2, transpose_a=transpose_lhs, transpose_b=transpose_rhs, axis=1)
@@ -179,8 +210,7 @@ class Calls:
     @cached_property
     def copy_into(self) -> Callable[[Array, Array], None]:
         """A function of a target and a source that calls ``source.copyto(target)`` of MXNet 1."""
-        operator = c_void_p()
-        self._check(self._library.NNGetOpHandle(b"_copyto", byref(operator)))
+        operator = self._handle("_copyto")
         invoke, handles, results = self._library.MXImperativeInvokeEx, c_void_p * 1, POINTER(c_void_p)
 
         def copy_into(target: Array, source: Array) -> None:
@@ -203,9 +233,14 @@ class Calls:
             self._check(self._library.MXNetFuncGetGlobal(f"{space}.{name}".encode(), byref(function)))
             if function.value is not None:
                 return self._function(function, count, list(arguments.values()))
-        operator = c_void_p()
-        self._check(self._library.NNGetOpHandle(f"{space}_{name}".encode(), byref(operator)))
-        return self._imperative(operator, count, {key: value for key, value in arguments.items() if value is not None})
+        texts = {key: value for key, value in arguments.items() if value is not None}
+        return self._imperative(self._handle(f"{space}_{name}"), count, texts)
+
+    def _handle(self, name: str) -> c_void_p:
+        """The handle of an operator."""
+        handle = c_void_p()
+        self._check(self._library.NNGetOpHandle(name.encode(), byref(handle)))
+        return handle
 
     def _imperative(self, operator: c_void_p, count: int, arguments: dict[str, Any]) -> Callable[..., Array]:
         """A call like those of MXNet's generated functions, with names and values of arguments as text."""

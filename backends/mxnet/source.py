@@ -7,7 +7,7 @@ from functools import cached_property
 
 from einsumx.adapters.base import Array
 from einsumx.backends.mxnet.adapter import MxnetAdapter
-from einsumx.backends.mxnet.choices import swaps
+from einsumx.backends.mxnet.choices import AROUND_BATCH, MOST_TRANSPOSED, sums, swaps, transposes
 from einsumx.backends.mxnet.kernels import through_int8
 from einsumx.backends.mxnet.semirings import MxnetSemirings
 from einsumx.errors import BackendError
@@ -31,13 +31,17 @@ class PublicMxnet(MxnetAdapter):
         return "" if all(shape and 0 not in shape for shape in shapes) else "@mx.util.use_np_shape"
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
-        def run(array: Array) -> Array:
-            pairs = swaps(axes, mxnet_1=self._has_mxnet_1)
-            for pair in pairs:
-                array = array.swapaxes(*pair)
-            return array if pairs else array.transpose(axes)
+        return self._rearranged(lambda plain: self._transposed(plain, axes, array.shape), array)
 
-        return self._rearranged(run, array)
+    def _transposed(self, array: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+        if len(axes) > MOST_TRANSPOSED:
+            for before, moved in transposes(axes, shape):
+                array = self._transposed(self.reshape(array, before), moved, before)
+            return self.reshape(array, tuple([shape[axis] for axis in axes]))
+        pairs = swaps(axes, mxnet_1=self._has_mxnet_1)
+        for pair in pairs:
+            array = array.swapaxes(*pair)
+        return array if pairs else array.transpose(axes)
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         return array.reshape_view(shape) if shape else array.reshape(())
@@ -55,7 +59,10 @@ class PublicMxnet(MxnetAdapter):
         return array.astype(dtype)
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
-        return self.xp.np.any(array, axis=axes) if array.dtype.kind == "b" else array.sum(axis=axes)
+        is_bool = array.dtype.kind == "b"
+        for some in sums(axes, array.ndim):
+            array = self.xp.np.any(array, axis=some) if is_bool else array.sum(axis=some)
+        return array
 
     def zeros(self, arrays: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
         return self.xp.np.zeros(shape, dtype=dtype, ctx=arrays[0].ctx)
@@ -65,13 +72,19 @@ class PublicMxnet(MxnetAdapter):
 
     def matmul(self, lhs: Array, rhs: Array, transpose_lhs: bool, transpose_rhs: bool) -> Array:
         flags = {"transpose_a": transpose_lhs, "transpose_b": transpose_rhs}
-        if lhs.ndim == 3:
-            return self.xp.npx.batch_dot(lhs, rhs, **flags)
-        # The batch axis is inside.
-        product = self.xp.nd.linalg.gemm2(lhs.as_nd_ndarray(), rhs.as_nd_ndarray(), **flags, axis=1)
-        return product.as_np_ndarray()
+        if lhs.ndim == 2:
+            batches = [self.reshape(each, (1, *each.shape)) for each in (lhs, rhs)]
+            result = lhs.shape[transpose_lhs], rhs.shape[not transpose_rhs]
+            return self.reshape(self.xp.npx.batch_dot(*batches, **flags), result)
+        return self.xp.npx.batch_dot(lhs, rhs, **flags)
 
     semirings = cached_property(NoSemirings)
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
-        return self.xp.np.einsum(equation, *arrays)
+        is_product = self._has_mxnet_1 and equation in AROUND_BATCH
+        if not (is_product and self.dtype_name(arrays[0].dtype) in ("float32", "float64")):
+            return self.xp.np.einsum(equation, *arrays)
+        transpose_a, transpose_b = AROUND_BATCH[equation]
+        lhs, rhs = [array.as_nd_ndarray() for array in arrays]
+        product = self.xp.nd.linalg.gemm2(lhs, rhs, transpose_a=transpose_a, transpose_b=transpose_b, axis=1)
+        return product.as_np_ndarray()

@@ -220,8 +220,6 @@ def _in_elements(traits: Traits, is_log: bool) -> Traits:
         dtypes=traits.dtypes,
         max_batch_axes=1,
         long_side=traits.long_side,
-        max_transpose_axes=traits.max_transpose_axes,
-        max_sum_axes=traits.max_sum_axes,
         matmul_dtypes=_FLOATS - {name for name, _ in halves} if is_log else _FLOATS,
         widen=halves if is_log else (),  # a maximum is exact in any dtype
         rates=replace(rates, native=0.0, sweep=0.0),

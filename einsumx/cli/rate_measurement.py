@@ -159,7 +159,6 @@ class _ProgramTimer:
     def __init__(self, adapter: Adapter, device: str) -> None:
         self.adapter, self.device = adapter, device
         self.traits = adapter.traits(adapter.device(_ones(adapter, (1,), device)))
-        self.batch = (1,) * self.traits.min_batch_axes
         self.larger = LARGER if self.traits.rates.tile > 1 else 1
         self.times: dict[tuple[tuple[Operand, ...], tuple[ops.Op, ...]], list[float]] = {}
 
@@ -194,7 +193,7 @@ class _ProgramTimer:
 
     def _call(self, count: int) -> float:
         """The time of a program of tiny products."""
-        shape = (*self.batch, 2, 2)
+        shape = (2, 2)
         return self.seconds([shape] * 2, [ops.Matmul(place + 2, place + 1, 0) for place in range(count)])
 
     def _view(self) -> float:
@@ -209,7 +208,7 @@ class _ProgramTimer:
         size, seconds, best = 256, 0.0, 0.0
         while size < LARGE or (seconds < LONG and size < 16 * LARGE):
             size *= 2
-            seconds = self.seconds([(*self.batch, size, size)] * 2, [ops.Matmul(2, 0, 1)], dtype)
+            seconds = self.seconds([(size, size)] * 2, [ops.Matmul(2, 0, 1)], dtype)
             best = max(best, _over(size**3, seconds))
         return best
 
@@ -222,12 +221,12 @@ class _ProgramTimer:
     def _stream(self, call: float) -> float:
         """The median rate of a matrix-vector product, a sum and an elementwise product."""
         rows, size = self.larger * 2000, 2000
-        matrix = (*self.batch, rows, size)
+        matrix = (rows, size)
         last = len(matrix) - 1
         nbytes = 4 * rows * size
         return median(
             [
-                _over(nbytes, self.seconds([matrix, (*self.batch, size, 1)], [ops.Matmul(2, 0, 1)]) - call),
+                _over(nbytes, self.seconds([matrix, (size, 1)], [ops.Matmul(2, 0, 1)]) - call),
                 _over(nbytes, self.seconds([matrix], [ops.Sum(1, 0, (last,))]) - call),
                 _over(3 * nbytes, self.seconds([matrix] * 2, [ops.Multiply(2, 0, 1)]) - call),
             ]

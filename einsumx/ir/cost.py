@@ -111,17 +111,6 @@ def _operand_bytes(operand: Operand) -> int:
     return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
 
 
-def returns_view(program: Program) -> bool:
-    """Whether the result may be a view of an operand."""
-    slot = program.result
-    for op in reversed(program.ops):
-        if op.out == slot:
-            if op.effect == "work" or isinstance(op, ops.Copy):
-                return False
-            (slot,) = op.sources
-    return True
-
-
 # -- seconds --------------------------------------------------------------------------------------------------------
 
 
@@ -160,10 +149,9 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Tr
             return _matmul_price(op, operands, result, model, framework)
         case ops.Native() if framework.pairs_by_einsum and len(operands) == 1:
             return Price(model.elementwise, (operands[0].shape, result.shape))
-        case ops.Native() if framework.pairs_by_einsum:
-            return _pair_price(op, operands, model)
         case ops.Native():
-            return _native_price(op, operands, model)
+            factor = framework.einsum_factor(op.equation)
+            return _native_price(op, operands, model) if factor is None else _pair_price(op, operands, model, factor)
         case ops.Zeros():
             return Price(model.elementwise, (result.shape,))
         case _:
@@ -195,11 +183,9 @@ def _matmul_price(
 ) -> Price:
     lhs, rhs = operands
     batch, shape = result.shape[:-2], result.shape
-    matrices, rows, cols = batch, shape[-2:-1], shape[-1:]
+    rows, cols = shape[-2:-1], shape[-1:]
     if min(len(lhs.shape), len(rhs.shape)) == 1:
         rows, cols = lhs.shape[:-1], rhs.shape[1:]
-    elif op.inner_batch:
-        batch, rows, matrices = shape[:-3], shape[-3:-2], (*shape[:-3], shape[-2])
     inner = op.contracted(lhs.shape, rhs.shape)[:1]
     calls = sorted(batch)[:-1] if framework.max_batch_axes == 1 else ()
     if (
@@ -210,7 +196,7 @@ def _matmul_price(
         calls = list(batch)  # one for each pair of matrices
     steps = op.contracted(*(each.strides or contiguous(each.shape) for each in (lhs, rhs)))
     turned = steps[0] != 1, steps[1] == 1
-    return Price(partial(model.matmul, turned=turned, apart=op.inner_batch), (calls, matrices, rows, cols, inner))
+    return Price(partial(model.matmul, turned=turned), (calls, batch, rows, cols, inner))
 
 
 def _native_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -> Price:
@@ -228,13 +214,14 @@ def _native_price(op: ops.Native, operands: Sequence[Operand], model: CostModel)
     return Price(time, (tuple(sizes.values()), rows, fills))
 
 
-def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel) -> Price:
+def _pair_price(op: ops.Native, operands: Sequence[Operand], model: CostModel, factor: float) -> Price:
     """The price of two operands' einsum that is as fast as a matmul."""
     lhs, rhs = map(set, op.terms)
     kept = lhs & rhs & set(op.output)
     sizes = op.by_letter([each.shape for each in operands])
     groups = (set[str](), kept, lhs - rhs, rhs - lhs, (lhs & rhs) - kept)
-    return Price(model.matmul, tuple([size for label, size in sizes.items() if label in group] for group in groups))
+    amounts = tuple([size for label, size in sizes.items() if label in group] for group in groups)
+    return Price(partial(model.matmul, factor=factor), amounts)
 
 
 def op_seconds(op: Op, operands: Sequence[Operand], framework: Traits) -> float:

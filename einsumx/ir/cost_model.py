@@ -20,9 +20,6 @@ _LEAST_SIDE = 8
 _FILLED = 2
 """Where products are computed in tiles: the terms of a sum during which a tile is filled and stored, in its rows."""
 
-_INNER_BATCH = 1.3
-"""The time of a product with a batch axis between rows and columns, relative to one of packed matrices."""
-
 _LONG_SUM = 8
 """A product's sum is long if it has more terms than this many times its rows and columns."""
 
@@ -106,7 +103,7 @@ class CostModel:
         cols: int,
         inner: int,
         turned: tuple[bool, bool] = (False, False),
-        apart: bool = False,
+        factor: float = 1.0,
     ) -> float:
         """A batch of matrix products.
 
@@ -115,10 +112,10 @@ class CostModel:
             matrices: in the batch.
             rows, cols, inner: ``[rows, inner] @ [inner, cols]``.
             turned: whether each operand lies in memory with the last two axes swapped.
-            apart: a batch axis is between rows and columns.
+            factor: how many times as long each product takes as one of contiguous matrices.
         """
         work = self._tiled(rows, cols, inner) * self._arithmetic / self._rates.gemm
-        each = (work + self._moving(rows, cols, inner, turned)) * (_INNER_BATCH if apart else 1)
+        each = (work + self._moving(rows, cols, inner, turned)) * factor
         if self._is_strided:
             if turned[0] and turned[1] and _is_long_sum(rows, cols, inner):
                 each *= 1 + _BOTH_TURNED

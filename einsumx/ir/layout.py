@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 from typing import TypeAlias
 
 
@@ -195,6 +196,30 @@ def reshaped(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]
         result.extend(reversed(tail))
         axis, new = old_end, new_end
     return tuple(result) if axis == len(axes) else None
+
+
+def merged_transpose(
+    source: Sequence[int], target: Sequence[int], sizes: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape before a transpose from one order of axes to another, and its axes, when neighbours are merged.
+
+    Axes that stay neighbours become one. Those of size 1 are left out.
+
+    >>> merged_transpose((0, 1, 2, 3), (2, 3, 0, 1), (4, 5, 6, 7))
+    ((20, 42), (1, 0))
+    """
+    long = [axis for axis in source if sizes[axis] != 1]
+    follower = dict(pairwise(long))
+    runs: list[list[int]] = []
+    for axis in target:
+        if sizes[axis] == 1:
+            continue
+        if runs and follower.get(runs[-1][-1]) == axis:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    before = sorted(runs, key=lambda run: long.index(run[0]))
+    return tuple([prod([sizes[axis] for axis in run]) for run in before]), tuple(map(before.index, runs))
 
 
 def ranges(size: int, count: int) -> list[slice]:

@@ -524,8 +524,7 @@ class Matmul(_TwoSources):
     """``lhs[..., m, k] @ rhs[..., k, n]``; a flag says that the last two axes of that operand are swapped.
 
     Both have as many batch axes, and those of size 1 broadcast. Without batch axes, an operand may be a vector, of axis
-    ``k`` alone. With ``inner_batch`` the last batch axis is between the two axes of the matrices, in the result too:
-    ``lhs[..., m, b, k]`` and ``rhs[..., k, b, n]``.
+    ``k`` alone.
 
     ``threads`` says whose threads compute it: those of einsumx's pool, those of BLAS, or, if it is empty, those that
     the backend prefers.
@@ -541,7 +540,6 @@ class Matmul(_TwoSources):
     rhs: int
     transpose_lhs: bool = False
     transpose_rhs: bool = False
-    inner_batch: bool = False
     threads: Threads = ""
     sums: str = ""
 
@@ -551,12 +549,12 @@ class Matmul(_TwoSources):
         rhs = f"%{self.rhs}{' transposed' if self.transpose_rhs else ''}"
         threads = {"": "", "pool": " on the pool", "blas": " on BLAS's threads"}[self.threads]
         wide = f" in {self.sums}" if self.sums else ""
-        return f"matmul {lhs} {rhs}{wide}{' with a batch axis inside' if self.inner_batch else ''}{threads}"
+        return f"matmul {lhs} {rhs}{wide}{threads}"
 
     @property
     def is_plain(self) -> bool:
         """Whether no flag is set."""
-        return not (self.transpose_lhs or self.transpose_rhs or self.inner_batch)
+        return not (self.transpose_lhs or self.transpose_rhs)
 
     def contracted(self, lhs: tuple[_Axis, ...], rhs: tuple[_Axis, ...]) -> tuple[_Axis, _Axis]:
         """The axis of each operand that it sums over.
@@ -564,8 +562,7 @@ class Matmul(_TwoSources):
         >>> Matmul(2, 0, 1, transpose_lhs=True).contracted("bki", "bKj")
         ('k', 'K')
         """
-        far = -3 if self.inner_batch else -2
-        return lhs[far if self.transpose_lhs else -1], rhs[-1 if self.transpose_rhs or len(rhs) == 1 else far]
+        return lhs[-2 if self.transpose_lhs else -1], rhs[-1 if self.transpose_rhs or len(rhs) == 1 else -2]
 
     def product(
         self, lhs: tuple[_Axis, ...], rhs: tuple[_Axis, ...], one_of: Callable[[_Axis, _Axis], _Axis]
@@ -581,21 +578,17 @@ class Matmul(_TwoSources):
         """
         if min(len(lhs), len(rhs)) == 1:
             return (*lhs[:-1], *rhs[1:])
-        far = -3 if self.inner_batch else -2
-        rows, cols = lhs[-1 if self.transpose_lhs else far], rhs[far if self.transpose_rhs else -1]
-        batch = map(one_of, lhs[:far], rhs[:far])
-        return (*batch, rows, one_of(lhs[-2], rhs[-2]), cols) if self.inner_batch else (*batch, rows, cols)
+        rows, cols = lhs[-1 if self.transpose_lhs else -2], rhs[-2 if self.transpose_rhs else -1]
+        return (*map(one_of, lhs[:-2], rhs[:-2]), rows, cols)
 
     def shape_after(self, shapes: Sequence[Shape]) -> Shape | None:
         lhs, rhs = shapes
         if len(lhs) == len(rhs) > 1 and lhs[:-2] == rhs[:-2] and self.is_plain:  # the same, sooner
             return (*lhs[:-1], rhs[-1]) if lhs[-1] == rhs[-2] else None
-        if min(len(lhs), len(rhs)) == 1 and not self.inner_batch:
-            fits = max(len(lhs), len(rhs)) <= 2 and not (self.transpose_lhs or self.transpose_rhs)
+        if min(len(lhs), len(rhs)) == 1:
+            fits = max(len(lhs), len(rhs)) <= 2 and self.is_plain
         else:
-            matrix = 3 if self.inner_batch else 2
-            fits = len(lhs) == len(rhs) >= matrix and _fit(lhs[:-matrix], rhs[:-matrix])
-            fits = fits and (not self.inner_batch or _fit(lhs[-2:-1], rhs[-2:-1]))
+            fits = len(lhs) == len(rhs) > 1 and _fit(lhs[:-2], rhs[:-2])
         if not fits:
             return None
         inner, other = self.contracted(lhs, rhs)

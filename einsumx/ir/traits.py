@@ -21,6 +21,15 @@ WideOp: TypeAlias = Literal["sum", "dot", "matmul", "batch"]
 
 PRODUCTS: frozenset[WideOp] = frozenset(("dot", "matmul", "batch"))
 
+AROUND_BATCH = {
+    (False, False): "abcd,adce->abce",
+    (False, True): "abcd,aecd->abce",
+    (True, False): "abcd,abce->adce",
+    (True, True): "abcd,aecb->adce",
+}
+"""The einsums of ``[batch, rows, inner batch, summed]`` and ``[batch, summed, inner batch, columns]``, by whether the
+axes of each matrix are swapped. They may be products of matrices where these lie; see :meth:`Traits.einsum_factor`."""
+
 LongSide: TypeAlias = Literal["either", "left", "in order"]
 """Where a matmul is faster with its longer operand; see :attr:`Traits.long_side`."""
 
@@ -70,7 +79,6 @@ class Traits:
     dtypes: frozenset[str] | None = None
     """The dtypes that einsum computes in (None: those that the adapter accepts)."""
 
-    min_batch_axes: int = 0
     max_batch_axes: int | None = None
     """How many batch axes one matmul takes (None: any number); plans without strides merge more into one. With strides,
     the adapter accepts more and loops over all but the largest, if batches may have any (:meth:`layouts`)."""
@@ -78,21 +86,10 @@ class Traits:
     transpose_flags: bool = False
     """Matmul has flags that transpose a contiguous operand; set if a transpose is not a view."""
 
-    inner_batch: bool = False
-    """Matmul accepts one more batch axis between rows and columns, in both operands and in the result.
-    Ignored if ``strided``, and for arrays without elements."""
-
     long_side: LongSide = "either"
     """Where a matmul with many more rows than columns, or the reverse, is faster with its longer operand: on the left,
     unless the sum is long or the other side short (``"left"``); on the right if that operand has its
     longer axis last in memory, and otherwise on the left (``"in order"``); or on either side."""
-
-    max_transpose_axes: int | None = None
-    """The most axes, 4 or more, of a transpose that copies (None: any number)."""
-
-    max_sum_axes: int | None = None
-    """The most axes of the operand of one sum (None: any number), after adjacent axes that are all summed or all kept
-    have been merged."""
 
     outer_by_matmul: bool = False
     """An outer product is faster as a matmul over an axis of size 1, because multiply is slow to broadcast."""
@@ -157,6 +154,13 @@ class Traits:
     def layouts(self, dtype: str) -> Layouts:
         """Which operands of ``dtype`` a matmul reads without a copy; asked only if arrays are ``strided``."""
         return _STRIDED
+
+    def einsum_factor(self, equation: str) -> float | None:
+        """How many times as long as matmuls of contiguous matrices the framework's own einsum of a pair takes.
+
+        None if it is no product of matrices, but loops over all labels.
+        """
+        return 1.0 if self.pairs_by_einsum else None
 
     def threads(self, dtype: str) -> tuple[Threads, ...]:
         """Whose threads a long matmul of ``dtype`` may run on; measured plans try each."""

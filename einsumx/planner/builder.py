@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 from einsumx.ir import ops
 from einsumx.ir.cost_model import CostModel
+from einsumx.ir.layout import merged_transpose
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
 from einsumx.planner.selection import BY_COST, Choosing
@@ -148,27 +148,12 @@ class Builder:
         ones = [axis for axis, label in enumerate(term.labels) if label in labels and self.sizes[label] == 1]
         term = self.drop(term, ones)
         labels = [label for label in labels if self.sizes[label] != 1]
-        limit = self.traits.max_sum_axes
-        while labels and limit is not None and len(term.labels) > limit:
-            term = self._fused_sum(term, labels, limit)
-            labels = [label for label in labels if label in term.labels]
         if not labels:
             return term
         if self.traits.strided:  # some frameworks keep the operand's memory order, so that must be C order
             term = self.permute(term, term.in_memory_order(term.labels))
         axes = tuple(axis for axis, label in enumerate(term.labels) if label in labels)
         return self._apply(ops.Sum, term, axes)
-
-    def _fused_sum(self, term: Term, labels: Sequence[int], limit: int) -> Term:
-        """The sum over some of ``labels``, with neighbouring axes fused to at most ``limit``."""
-        runs = [(summed, tuple(run)) for summed, run in groupby(term.labels, lambda label: label in labels)]
-        if len(runs) > limit:
-            rest = tuple(label for _, run in runs[limit - 1 :] for label in run)
-            runs = [*runs[: limit - 1], (False, rest)]
-        slot = self.reshape(term.slot, tuple(self.size(run) for _, run in runs))
-        out = self.add(ops.Sum, slot, tuple(axis for axis, (summed, _) in enumerate(runs) if summed))
-        kept = tuple(label for summed, run in runs if not summed for label in run)
-        return self.packed(self.reshape(out, self.shape(kept)), kept)
 
     def scale(self, term: Term, labels: Labels) -> Term:
         """The sum over ``labels``, which the term lacks, so that all summands are equal."""
@@ -199,7 +184,10 @@ class Builder:
                 return self._apply(ops.Transpose, term, axes, reason)
             slot = self.add(ops.Transpose, term.slot, axes)
             return Term(slot, labels, tuple([term.strides[axis] for axis in axes]), self.sizes, term.memory)
-        return self._permuted_copy(term, labels, reason)
+        slot, (before, axes) = term.slot, merged_transpose(term.labels, labels, self.sizes)
+        if len(axes) > 1:
+            slot = self.add(ops.Transpose, self.reshape(slot, before), axes, reason)
+        return self.packed(self.reshape(slot, self.shape(labels)), labels)
 
     def pack(self, term: Term, labels: Labels, reason: str) -> Term:
         """The axes in the order of ``labels``, C-contiguous."""
@@ -216,24 +204,6 @@ class Builder:
         """``labels`` in memory order, as the longest runs that each merge into one axis."""
         return cut(term.in_memory_order(labels), lambda run, label: term.merged((*run, label)) is not None)
 
-    def _permuted_copy(self, term: Term, labels: Labels, reason: str) -> Term:
-        """A permutation by transposes that copy.
-
-        Axes that stay neighbours are fused first. If one transpose takes too few axes, several are made.
-        """
-        order = term.labels
-        slot = term.slot
-        for target in _stages(order, labels, self.traits.max_transpose_axes, self.sizes):
-            blocks = _blocks(order, target, self.sizes)
-            axes = tuple(sorted(range(len(blocks)), key=lambda block: order.index(blocks[block][0])))
-            before = tuple(self.size(blocks[axis]) for axis in axes)
-            position = {block: place for place, block in enumerate(axes)}
-            if len(blocks) > 1:
-                moved = tuple(position[block] for block in range(len(blocks)))
-                slot = self.add(ops.Transpose, self.reshape(slot, before), moved, reason)
-            order = target
-        return self.packed(self.reshape(slot, self.shape(labels)), labels)
-
 
 def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels]:
     """``labels`` as runs; a label that ``continues`` a run extends it.
@@ -248,31 +218,3 @@ def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels
         else:
             runs.append((label,))
     return runs
-
-
-def _blocks(order: Labels, target: Labels, sizes: Sequence[int]) -> list[Labels]:
-    """The runs of labels that stay neighbours, in the target's order; labels of size 1 are left out."""
-    long = [label for label in order if sizes[label] != 1]
-    follower = dict(pairwise(long))
-    return cut(tuple(filter(long.__contains__, target)), lambda run, label: follower.get(run[-1]) == label)
-
-
-def _stages(order: Labels, target: Labels, limit: int | None, sizes: Sequence[int]) -> Iterator[Labels]:
-    """The orders on the way to ``target``, each one transpose of at most ``limit`` axes from the one before."""
-    if limit is None or len(_blocks(order, target, sizes)) <= limit:
-        yield target
-        return
-    # Bring blocks of the target into place from the left, as many at a time as the limit allows. The runs between the
-    # axes that are taken out count as axes too.
-    done: Labels = ()
-    while order != target:
-        taken = len(done)
-        best = target[: taken + 1]
-        for end in range(taken + 1, len(target) + 1):
-            candidate = (*target[:end], *(label for label in order if label not in target[:end]))
-            if len(_blocks(order, candidate, sizes)) > limit:
-                break
-            best = target[:end]
-        done = best
-        order = (*done, *(label for label in order if label not in done))
-        yield order

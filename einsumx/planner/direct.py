@@ -59,7 +59,7 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
     calls: list[Op] = []
     term: Term | None
     if count == 1:
-        term = _summed(terms[0], output, traits, count, calls)
+        term = _summed(terms[0], output, count, calls)
     elif count == 2:
         term = _product_of_sums(terms[0], terms[1], output, ResultUse(output), traits, dtype, count, calls)
     else:
@@ -77,7 +77,7 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
     return tuple(calls), count + len(calls) - 1
 
 
-def _summed(term: Term, needed: Collection[int], traits: Traits, count: int, calls: list[Op]) -> Term | None:
+def _summed(term: Term, needed: Collection[int], count: int, calls: list[Op]) -> Term | None:
     """Append the sum over the labels that are not needed: of axes in memory order, as the result has that order.
 
     None if the framework takes other ops than these. ``count`` is the slot of the first of the calls.
@@ -85,7 +85,7 @@ def _summed(term: Term, needed: Collection[int], traits: Traits, count: int, cal
     labels, memory = term.labels, term.memory
     if set(labels).issubset(needed):
         return term
-    if traits.max_sum_axes is not None or 1 in term.shape:
+    if 1 in term.shape:
         return None
     source = term.slot if term.flat is None else _settled(term, count, calls)
     if memory != labels:
@@ -107,8 +107,8 @@ def _product_of_sums(
     calls: list[Op],
 ) -> Term | None:
     """Append the sums over labels that only one term has and nothing else needs, and the product."""
-    left = _summed(lhs, (*keep, *rhs.labels), traits, count, calls)
-    right = _summed(rhs, (*keep, *lhs.labels), traits, count, calls)
+    left = _summed(lhs, (*keep, *rhs.labels), count, calls)
+    right = _summed(rhs, (*keep, *lhs.labels), count, calls)
     if left is None or right is None:
         return None
     direct = direct_product(left, right, keep, use, traits, dtype, count + len(calls))
@@ -299,7 +299,7 @@ def direct_product(
     Returns:
         None if a search may find better ops, or the framework takes other ops than this module writes.
     """
-    if not traits.strided or traits.min_batch_axes:
+    if not traits.strided:
         return None
     lhs_labels, rhs_labels, size_of = lhs.labels, rhs.labels, lhs.sizes.__getitem__
     if 1 in lhs.sizes and 1 in map(size_of, (*lhs_labels, *rhs_labels)):

@@ -17,7 +17,7 @@ from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost_model import depends_on_turns, run_counters
 from einsumx.ir.ops import Threads
-from einsumx.ir.traits import Layouts, MatrixLayout, Traits
+from einsumx.ir.traits import AROUND_BATCH, Layouts, MatrixLayout, Traits
 from einsumx.planner.builder import Builder, cut
 from einsumx.planner.terms import Labels, ResultUse, Term
 
@@ -133,14 +133,16 @@ def matmul(builder: Builder, pair: Pair, choice: Choice, threads: Threads = "", 
     sides = ((pair.lhs, choice.lhs), (pair.rhs, choice.rhs))
     (first, left), (second, right) = reversed(sides) if choice.swapped else sides
     # Without rows, an operand is a vector, not a matrix with an axis of size 1.
-    by_vector = builder.traits.strided and not builder.traits.min_batch_axes and kind(pair.dtype) in "fc"
-    by_vector = by_vector and not choice.batch
+    by_vector = builder.traits.strided and not choice.batch and kind(pair.dtype) in "fc"
     layouts = builder.traits.layouts(pair.dtype)
     lhs_slot = _operand(builder, first, left, choice, layouts, by_vector, turned=False)
     rhs_slot = _operand(builder, second, right, choice, layouts, by_vector, turned=True)
     # Without strides, matrices are passed as they are stored, and a flag says which are transposed.
     flags = (False, False) if builder.traits.strided else (left.transposed, not right.transposed)
-    out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, bool(choice.inner), threads, dtype)
+    if choice.inner:
+        out = builder.add(ops.Native, (lhs_slot, rhs_slot), AROUND_BATCH[flags])
+    else:
+        out = builder.add(ops.Matmul, lhs_slot, rhs_slot, *flags, threads, dtype)
     term = builder.packed(builder.reshape(out, builder.shape(choice.result)), choice.result)
     return builder.sum(term, choice.summed)
 
@@ -168,10 +170,8 @@ def _operand(
         term = builder.permute(term, (*batch, *first, *last))
     if by_vector and not access.rows:
         return builder.reshape(term.slot, (builder.size(choice.contracted),))
-    ones = (1,) * (builder.traits.min_batch_axes - len(runs))
     between = (choice.inner,) if choice.inner else ()
-    shape = (*ones, *(builder.size(axis) for axis in (*runs, first, *between, last)))
-    return builder.reshape(term.slot, shape)
+    return builder.reshape(term.slot, tuple([builder.size(axis) for axis in (*runs, first, *between, last)]))
 
 
 def _reason(builder: Builder, term: Term, free: Labels, contracted: Labels, layouts: Layouts) -> str:
@@ -250,7 +250,9 @@ class _Search:
         self._layouts = traits.layouts(pair.dtype)
         self._reads_packed = reads_packed(traits, pair.dtype)
         self._takes_strides = traits.strided and self._layouts.batch == "strided"
-        self._may_be_inner = traits.inner_batch and bool(pair.classes.contracted) and pair.dtype in traits.matmul_dtypes
+        self._inner_factor = traits.einsum_factor(AROUND_BATCH[False, True]) or 0.0
+        is_product = self._inner_factor > 0 and traits.max_batch_axes == 1 and bool(pair.classes.contracted)
+        self._may_be_inner = is_product and pair.dtype in traits.matmul_dtypes and pair.dtype in traits.native_dtypes
         classes, size = pair.classes, builder.size
         steps = size(classes.contracted) * size(classes.lhs_free) * size(classes.rhs_free)
         self._is_tiny = len(classes.batch) == 1 and steps < self._layouts.tiny
@@ -349,7 +351,8 @@ class _Search:
             total += model.elementwise(matrices * rows * cols, size(self._classes.kept))
         calls = prod(sizes) // max(1, *sizes) if traits.max_batch_axes == 1 and len(batch) > 1 else size(looped)
         turned = first.transposed, not second.transposed
-        return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned, bool(axes.inner))
+        factor = self._inner_factor if axes.inner else 1.0
+        return total + model.matmul(calls, matrices, rows, cols, size(axes.contracted), turned, factor)
 
     # -- axes -------------------------------------------------------------------------------------------
 

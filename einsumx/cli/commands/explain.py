@@ -191,9 +191,8 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
 
 def _is_generic(plan: Plan) -> bool:
     """Whether a call is the framework's own einsum although that is not its product."""
-    if get_backend(plan.backend).traits(plan.device).pairs_by_einsum:
-        return False
-    return any(isinstance(op, ops.Native) for op in plan.ops)
+    traits = get_backend(plan.backend).traits(plan.device)
+    return any(isinstance(op, ops.Native) and traits.einsum_factor(op.equation) is None for op in plan.ops)
 
 
 def _totals(plan: Plan, optimize: str) -> str:
