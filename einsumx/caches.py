@@ -16,6 +16,7 @@ Value = TypeVar("Value")
 
 _BOUNDS = {
     "calls": 4096,
+    "signatures": 4096,
     "plans": 1024,
     "equations": 1024,
     "runs": 256,
@@ -61,14 +62,14 @@ def when_cleared(function: Callable[[], None]) -> Callable[[], None]:
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
-    A call is looked up in ``calls``. On a miss there, and for all other calls, such as those with nested lists and
-    :func:`einsumx.plan`, ``plans`` is searched by what the call computes. Equations that are not plain letters or
-    integers are looked up in ``equations``.
+    A call is looked up in ``calls``, and one that has to be checked each time, such as one with nested lists or of
+    :func:`einsumx.plan`, in ``signatures``. On a miss, ``plans`` is searched by what the call computes. Equations that
+    are not plain letters or integers are looked up in ``equations``.
     ``runs`` is for plans that are called, ``blocks`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'plans', 'runs']
+    ['blocks', 'calls', 'equations', 'plans', 'runs', 'signatures']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name in _BOUNDS.keys() & _caches:

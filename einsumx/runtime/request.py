@@ -6,10 +6,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from inspect import Parameter, signature
+from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
+from einsumx.caches import Uncacheable
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
@@ -308,6 +310,15 @@ class Request:
         request = replace(self, dtype=dtype, accumulate=accumulate)
         return _with_framework(adapter, request) if self.framework else request
 
+    def planning(self) -> dict[str, Any]:
+        """The fields that a plan depends on and that differ from their defaults; but the keywords of one framework."""
+        found = {"is_cast": False} if self.out is not None or not self.is_cast else {}
+        for name, default in _PLANNING.items():
+            value = getattr(self, name)
+            if value is not default and value != default:
+                found[name] = value
+        return found
+
     def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The public function that was called, its arguments before the equation, and its keywords."""
         keywords = self.keywords()
@@ -329,6 +340,13 @@ _KEYWORDS = tuple([name for name in Keywords.__annotations__ if name not in Fram
 """The keywords of :func:`einsumx.einsum` that every framework has."""
 
 _DEFAULTS = {each.name: each.default for each in fields(Request)}
+
+_OTHERS = frozenset((
+    "written", "operands", "out", "order", "backend", "memory_limit", "framework", "factors", "added", "effort",
+    "is_cast",
+))  # fmt: skip
+_PLANNING = {name: default for name, default in _DEFAULTS.items() if name not in _OTHERS}
+"""The keywords of every framework that a plan depends on, with their defaults."""
 
 
 def fields_of(function: str, keywords: Mapping[str, Any], known: type) -> dict[str, Any]:
@@ -382,6 +400,37 @@ def taking(known: type, **defaults: Any) -> Callable[[Function], Function]:
         return function
 
     return decorate
+
+
+LISTS = frozenset((list, tuple))
+"""The types of values that keys have as bytes, which tell 0, 0.0 and False apart."""
+
+
+def as_key(keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Keywords as a part of a key: their names, the types of their values, and the values.
+
+    Raises:
+        Uncacheable: a list or tuple contains a value of another type than Python's own.
+    """
+    kinds = list(map(type, keywords.values()))
+    try:
+        values = [dumps(value, 2) if kind in LISTS else value for kind, value in zip(kinds, keywords.values())]
+    except ValueError as error:
+        raise Uncacheable from error
+    return *keywords, *kinds, *values
+
+
+def from_key(key: Sequence[Any]) -> dict[str, Any]:
+    """The keywords of a key of :func:`as_key`; Uncacheable if bytes or arrays, which become bytes, are in a list."""
+    count, keywords = len(key) // 3, {}
+    for name, kind, value in zip(key, key[count:], key[2 * count :]):
+        keywords[name] = value
+        if kind in LISTS:
+            keywords[name] = items = loads(value)
+            for item in items:
+                if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
+                    raise Uncacheable
+    return keywords
 
 
 _SUCCESSORS = {
