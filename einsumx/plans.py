@@ -25,8 +25,8 @@ from einsumx.ir.program import Program
 from einsumx.ir.records import record
 from einsumx.ir.sizes import names_in, shape_text
 from einsumx.ir.text import displayed, plan_line
+from einsumx.runtime.plan_json import read_plan, text_of_plan
 from einsumx.runtime.programs import program_text, retarget, run_program
-from einsumx.runtime.stored_plans import read_plan, text_of_plan
 from einsumx.tracing import between_graphs, inlined
 
 if TYPE_CHECKING:

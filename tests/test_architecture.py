@@ -25,7 +25,7 @@ UPWARD = {
     "of a neighbour": ("render/drawing.py", "import einsumx.streaming.progress\n"),
     "of a backend": ("backends/jax/adapter.py", "def later():\n    from einsumx import api\n"),
     "of the package": ("planner/lower.py", "def later():\n    import einsumx\n"),
-    "in a circle": ("ir/ops.py", "def later():\n    from einsumx.ir import verify\n"),
+    "in a circle": ("ir/ops.py", "def later():\n    from einsumx.ir import values\n"),
 }
 """The module that gets an import that it must not have, and its lines."""
 

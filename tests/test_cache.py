@@ -1,6 +1,8 @@
 """Caches: bounded, keyed by values, seen and cleared, and never an answer for another question."""
 
 import ast
+import gc
+import linecache
 import re
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 
 import einsumx
 from einsumx import caches
+from einsumx.adapters.registry import get_backend
+from einsumx.runtime import execute
 
 ROOT = Path(__file__).parents[1]
 
@@ -86,6 +90,24 @@ def test_clearing_the_caches_forgets_the_plans_that_users_got(options):
     after = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), **options)
     assert after == before
     assert after is not before
+
+
+@pytest.mark.long
+def test_the_lines_of_a_function_are_forgotten_with_it():
+    plan = einsumx.plan("ab,bc,cd,de,ef,fg,gh->ah", *[(9, 9)] * 7)
+    gc.collect()
+    before = set(linecache.cache)
+    execute._code.cache_clear()
+    run = execute.run_of(plan, get_backend("numpy"))
+    for _ in range(execute._RUNS + 1):  # it is compiled when it has run often
+        run(*[np.ones((9, 9))] * 7)
+    (name,) = (name for name in set(linecache.cache) - before if name.startswith("<einsumx plan"))
+    linecache.checkcache()
+    assert linecache.getline(name, 1).startswith("def run(")
+    del run
+    execute._code.cache_clear()
+    gc.collect()
+    assert name not in linecache.cache
 
 
 def caches_of(file):

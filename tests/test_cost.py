@@ -143,32 +143,6 @@ def test_a_longer_side_belongs_on_the_left_unless_the_sum_is_long_or_the_other_s
     assert is_slower == [belongs == "right", belongs == "left"]
 
 
-def test_a_batch_has_more_overhead_if_its_right_matrices_are_turned_where_the_framework_prefers_order():
-    lhs, rhs = arrays((50, 4, 4), (50, 4, 4))
-    turned = replace(rhs, strides=(16, 1, 4))
-    more = [
-        op_seconds(ops.Matmul(2, 0, 1), [lhs, turned], traits) - op_seconds(ops.Matmul(2, 0, 1), [lhs, rhs], traits)
-        for traits in (TRAITS, replace(TRAITS, long_side="in order"))
-    ]
-    assert more == pytest.approx([0.0, 50 * RATES.matrix])
-
-
-def test_the_longer_operand_is_read_once_more_where_its_memory_does_not_fit_its_side():
-    in_order = replace(TRAITS, long_side="in order")
-    small = Operand((64, 8), "float32")
-
-    def product(tall, strides):
-        long = Operand((800, 64) if tall else (64, 800), "float32", strides)
-        operands = [long, small] if tall else [Operand((8, 64), "float32"), long]
-        return op_seconds(ops.Matmul(2, 0, 1), operands, in_order)
-
-    straight_wide, turned_wide = product(False, None), product(False, (1, 64))
-    straight_tall, turned_tall = product(True, None), product(True, (1, 800))
-    assert straight_wide < straight_tall < turned_wide < turned_tall
-    square = arrays((64, 64), (64, 64))
-    assert op_seconds(ops.Matmul(2, 0, 1), square, in_order) == op_seconds(ops.Matmul(2, 0, 1), square, TRAITS)
-
-
 DISTINCT = ["numpy", "torch", "cupy", "mxnet", "tensorflow", "jax"]
 """Backends whose planners differ: with and without strides, batch strides and flags that transpose."""
 

@@ -1,5 +1,7 @@
 """xarray: einsumx's ``dot`` gives what ``xarray.dot`` gives, and ``xarray.dot`` runs einsumx behind NumPy's name."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -159,25 +161,14 @@ def test_the_result_is_on_the_framework_of_the_data(framework):
 # -- xarray.dot behind NumPy's name ---------------------------------------------------------------------------------
 
 
-def test_xarrays_own_dot_runs_einsumx_behind_numpys_name():
-    expected = xr.dot(RAIN, AREA)
+@pytest.mark.parametrize("is_replaced", [True, False])
+@pytest.mark.parametrize("kind", ["NumPy", "Dask"])
+def test_xarrays_own_dot_of_numpys_arrays_runs_einsumx_behind_numpys_name_alone(is_replaced, kind):
+    if kind == "Dask":
+        pytest.importorskip("dask.array")
+    expected, rain = xr.dot(RAIN, AREA), RAIN.chunk(time=2) if kind == "Dask" else RAIN
     einsumx.cache_clear()
-    with xr.set_options(use_opt_einsum=False), einsumx.patched("numpy"):
-        result = xr.dot(RAIN, AREA)
+    with xr.set_options(use_opt_einsum=False), einsumx.patched("numpy") if is_replaced else nullcontext():
+        result = xr.dot(rain, AREA).compute()
     _assert_same(result, expected)
-    assert einsumx.cache_info()["calls"].misses == 1
-
-
-def test_dask_backed_arrays_stay_dasks_own_behind_numpys_name():
-    pytest.importorskip("dask.array")
-    einsumx.cache_clear()
-    with xr.set_options(use_opt_einsum=False), einsumx.patched("numpy"):
-        result = xr.dot(RAIN.chunk(time=2), AREA).compute()
-    _assert_same(result, xr.dot(RAIN, AREA))
-    assert einsumx.cache_info()["calls"].misses == 0
-
-
-def test_without_the_option_or_the_patch_xarrays_dot_is_its_own():
-    einsumx.cache_clear()
-    xr.dot(RAIN, AREA)
-    assert einsumx.cache_info()["calls"].misses == 0
+    assert einsumx.cache_info()["calls"].misses == (is_replaced and kind == "NumPy")

@@ -17,7 +17,6 @@ from einsumx.dtypes import itemsize, kind
 from einsumx.errors import REFUSALS, BackendError
 from einsumx.ir import ops
 from einsumx.ir.algebra import Algebra, Kernels
-from einsumx.ir.cost import returns_view
 from einsumx.ir.traits import HALVES
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Scaled(Algebra):
 
     def lowered(self, program: Program) -> Program:
         """The program, with a copy if it would return a view of an operand, because results are scaled."""
-        if not returns_view(program):
+        if not program.returns_view:
             return program
         result = max([op.out for op in program.ops], default=len(program.operands) - 1) + 1
         return replace(program, ops=(*program.ops, ops.Copy(result, program.result, "scaled")), result=result)

@@ -240,13 +240,15 @@ def _fields(line: bytes) -> dict[str, str]:
 
 
 def _identity(program: BlockedProgram) -> dict[str, Any]:
-    """The data that must be the same for a run to be resumed."""
+    """The data that must be the same for a run to be resumed, which may be along another path and in another place."""
+    contraction = program.contraction
+    others = contraction.others("equation", "operands", "dtype", "path", "place")
     return {
-        "equation": program.equation,
-        "shapes": [list(operand.shape) for operand in program.operands],
-        "dtypes": [operand.dtype for operand in program.operands],
-        "dtype": program.dtype,
-        **({"algebra": program.algebra.text} if program.algebra.text else {}),
+        "equation": contraction.equation.text,
+        "shapes": [list(operand.shape) for operand in contraction.operands],
+        "dtypes": [operand.dtype for operand in contraction.operands],
+        "dtype": contraction.dtype,
+        **{name: str(value) for name, value in others.items()},
         "memory_limit": program.limit,
         "blocks": list(program.blocking.counts),
         "loops": list(program.blocking.order),

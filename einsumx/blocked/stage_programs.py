@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from einsumx.blocked.stages import Stage
 from einsumx.ir.contraction import Contraction, Place
-from einsumx.ir.cost import returns_view
 from einsumx.ir.layout import contiguous, layout_class
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
@@ -51,7 +50,7 @@ def stage_program(
 def value_layout(stage: Stage, program: Program) -> Layout:
     """The layout of the value of a stage that ``program`` computes; sums over blocks are added in place of a copy."""
     strides = program.values[program.result].strides
-    if strides is None or not program.contraction.place.traits.strided or (stage.summed and returns_view(program)):
+    if strides is None or not program.contraction.place.traits.strided or (stage.summed and program.returns_view):
         return None
     return layout_class(program.shape, strides)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.operand import Operand, Path
@@ -46,6 +49,14 @@ class Contraction(HashedOnce):
     place: Place
     accumulate: str | None = None
     algebra: Algebra = PLUS_TIMES
+
+    def others(self, *known: str) -> dict[str, Any]:
+        """The values that differ from their defaults, of all fields but ``known`` ones, by name.
+
+        What identifies a contraction in another form than this record has the fields that it knows, and these.
+        """
+        values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
+        return {name: value for name, value, default in values if name not in known and value != default}
 
     @property
     def sums(self) -> str | None:

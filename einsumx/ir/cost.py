@@ -111,17 +111,6 @@ def _operand_bytes(operand: Operand) -> int:
     return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
 
 
-def returns_view(program: Program) -> bool:
-    """Whether the result may be a view of an operand."""
-    slot = program.result
-    for op in reversed(program.ops):
-        if op.out == slot:
-            if op.effect == "work" or isinstance(op, ops.Copy):
-                return False
-            (slot,) = op.sources
-    return True
-
-
 # -- seconds --------------------------------------------------------------------------------------------------------
 
 

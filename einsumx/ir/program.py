@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
-from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction, OfContraction
 from einsumx.ir.operand import Operand
+from einsumx.ir.ops import Copy, Op
 from einsumx.ir.records import HashedOnce, record
 from einsumx.ir.values import described
-
-if TYPE_CHECKING:
-    from einsumx.ir import ops as kinds
-else:
-    kinds = LazyModule("einsumx.ir.ops")  # which imports this module; typing.get_type_hints needs it
 
 
 class _Kept(OfContraction, HashedOnce):
@@ -40,7 +34,7 @@ class Program(_Kept):
     """
 
     contraction: Contraction
-    ops: tuple[kinds.Op, ...]
+    ops: tuple[Op, ...]
     result: int
     choices: tuple[str, ...] = field(default=(), compare=False)
 
@@ -61,6 +55,17 @@ class Program(_Kept):
             values = described(self.ops, self.operands)
             object.__setattr__(self, "_values", values)
             return values
+
+    @property
+    def returns_view(self) -> bool:
+        """Whether the result may be a view of an operand."""
+        slot = self.result
+        for op in reversed(self.ops):
+            if op.out == slot:
+                if op.effect == "work" or isinstance(op, Copy):
+                    return False
+                (slot,) = op.sources
+        return True
 
     @property
     def calls(self) -> list[tuple[int, tuple[int, ...]]]:

@@ -104,13 +104,14 @@ def key_of(contraction: Contraction, is_path_free: bool) -> str | None:
         return None
     sizes = [f"{symbol(label)}={size_class(size)}" for label, size in enumerate(equation.sizes)]
     path = [f"({','.join(map(str, step))})" for step in contraction.path]
-    dtype, accumulate = contraction.dtype, contraction.accumulate
+    others = contraction.others("equation", "operands", "dtype", "path", "place")
     parts = (
         equation_text(equation),
         " ".join(sizes),
         " ".join(map(str, layouts)),
         " ".join([operand.dtype + " weak" * operand.weak for operand in operands]),
-        dtype if accumulate is None else f"{dtype} in {accumulate}",
+        contraction.dtype,
+        *[f"{name}={value}" for name, value in others.items()],
         "auto" if is_path_free else " ".join(path),
         f"{get_num_threads()} threads",
     )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.caches import cached
 from einsumx.imports import LazyModule
-from einsumx.ir import cost
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.measuring import wisdom
 from einsumx.planner.lower import lower
@@ -74,7 +73,7 @@ def from_signatures(
     has_unknown = asked.operands is not operands  # unknown sizes have names now, or those of other operands
     settings = adapter, options, has_unknown, request.is_path_free, request.is_measured, mode
     prepared: Prepared = runnable(asked, *settings, constants) if constants else by_contraction(asked, *settings)
-    if request.casting == "no" and not cost.returns_view(prepared.program):
+    if request.casting == "no" and not prepared.program.returns_view:
         check_byte_order([signature[2] for signature in signatures])
     return prepared
 

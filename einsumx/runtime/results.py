@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.facets import MemoryOrders
-    from einsumx.ir import cost, sizes
+    from einsumx.ir import sizes
     from einsumx.ir.operand import Operand
     from einsumx.ir.program import Program
     from einsumx.runtime import conversion, dtype_rules, execute, factors
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from einsumx.runtime.request import Order, Request
 else:
     facets = LazyModule("einsumx.adapters.facets")
-    cost, sizes = LazyModule("einsumx.ir.cost"), LazyModule("einsumx.ir.sizes")
+    sizes = LazyModule("einsumx.ir.sizes")
     execute = LazyModule("einsumx.runtime.execute")
     dtype_rules, factors = LazyModule("einsumx.runtime.dtype_rules"), LazyModule("einsumx.runtime.factors")
     conversion = LazyModule("einsumx.runtime.conversion")
@@ -148,7 +148,7 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
     Before any work it checks what arrays of equal signatures may differ in: whether ``out`` can be written.
     """
     run, program = prepared.run, prepared.program
-    access, fit, is_view = facets.out_of(adapter), _fitting(adapter, program, target), cost.returns_view(program)
+    access, fit, is_view = facets.out_of(adapter), _fitting(adapter, program, target), program.returns_view
     own = None if is_view or fit is not None else access.written(run, target, program.dtype)
     if own is not None:
         return own
@@ -259,7 +259,7 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
     run, program, access = prepared.run, prepared.program, facets.out_of(adapter)
     check, may_overlap = access.check, access.may_overlap
     fit = _fitting(adapter, program, out)
-    is_view = cost.returns_view(program)
+    is_view = program.returns_view
     run_into = None
     if prepared.is_fixed and program.dtype == dtype == adapter.dtype_name(out[2]):
         run_into = execute.run_into(program, adapter, adapter.operand(out).strides)

@@ -12,7 +12,6 @@ from einsumx.blocked.boxes import BlockIndex, Box
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.host import array_memory
-from einsumx.ir.cost import returns_view
 from einsumx.ir.text import tell_plan
 from einsumx.measuring.calibration import place_of
 from einsumx.runtime.execute import run_of
@@ -77,7 +76,7 @@ class Blocks:
                 tell_plan(part, adapter)
                 programs.runs[key] = run_of(part, adapter)
             # Sums are added in place, so the first one must not be a view of an operand.
-            return programs.runs[key], part.dtype, bool(stage.summed) and returns_view(part)
+            return programs.runs[key], part.dtype, bool(stage.summed) and part.returns_view
 
         def contract(stage: Stage, sizes: tuple[int, ...], arrays: Sequence[Array]) -> Array:
             inputs = [array.mantissa if isinstance(array, ScaledArray) else array for array in arrays]

@@ -67,49 +67,42 @@ def test_a_comparison_that_counts_nothing_would_be_noticed(found):
     assert sum(torchs["collectives"][1] for torchs, _ in found[0]) > 8
 
 
+RESULTS = {
+    "a gradient of compiled code": ("compiled gradient", [[8] * 8] * 8),
+    "a number is replicated": ("number", [[2] * 8] * 8),
+    "distributed tensors from outside are rearranged in inference mode": (
+        "in inference mode",
+        ([[8] * 8] * 8, (8, 8)),
+    ),
+    "measuring gives each process the same plan": ("measured", [[64] * 8] * 8),
+    "patched torch takes distributed tensors": ("patched", "(Shard(dim=0),)"),
+    "and leaves none to torch": ("left", []),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), RESULTS.values(), ids=RESULTS)
+def test_other_calls_have_the_results_of_plain_tensors(name, expected, found):
+    assert found[1][name] == expected
+
+
 def test_compiled_code_gives_the_same_placed_alike(found):
     assert found[1]["compiled"] == found[1]["eager"]
-    assert found[1]["compiled gradient"] == [[8] * 8] * 8
 
 
-def test_the_first_call_of_all_may_be_a_compiled_one(found):
-    assert not found[1]["compiled first"], found[1]["compiled first"]
+UNEVEN = ("operand 0", "axis 0 has size 7", "over 4 devices", "pad it to a size of 8", "Replicate()")
+ERRORS = {
+    "uneven": UNEVEN,
+    "patched uneven": UNEVEN,
+    "uneven on two axes of the mesh": ("axis 0 has size 6, and the mesh shards it over 4 devices",),
+    "mixed": ("operand 1 is a plain tensor",),
+    "limit": ("DTensors",),
+}
 
 
-@pytest.mark.parametrize("name", ["uneven", "patched uneven"])
-def test_an_uneven_axis_that_has_to_be_merged_is_an_error_that_says_what_helps(name, found):
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_cannot_be_computed_is_an_error_that_says_what_helps(name, found):
     error = found[1][name]
     assert isinstance(error, einsumx.BackendError)
-    assert isinstance(error, RuntimeError)
-    for text in ("operand 0", "axis 0 has size 7", "over 4 devices", "pad it to a size of 8", "Replicate()"):
+    assert isinstance(error, RuntimeError) or "uneven" not in name
+    for text in ERRORS[name]:
         assert text in str(error)
-
-
-def test_shards_along_two_axes_of_the_mesh_are_counted_together(found):
-    assert "axis 0 has size 6, and the mesh shards it over 4 devices" in str(found[1]["uneven on two axes of the mesh"])
-
-
-def test_a_plain_tensor_beside_distributed_ones_is_an_error_that_names_it(found):
-    assert "operand 1 is a plain tensor" in str(found[1]["mixed"])
-
-
-def test_a_number_is_replicated(found):
-    assert found[1]["number"] == [[2] * 8] * 8
-
-
-def test_in_inference_mode_distributed_tensors_from_outside_are_rearranged(found):
-    assert found[1]["in inference mode"] == ([[8] * 8] * 8, (8, 8))
-
-
-def test_a_memory_limit_is_an_error(found):
-    assert isinstance(found[1]["limit"], einsumx.BackendError)
-    assert "DTensors" in str(found[1]["limit"])
-
-
-def test_measuring_gives_each_process_the_same_plan(found):
-    assert found[1]["measured"] == [[64] * 8] * 8
-
-
-def test_patched_torch_takes_distributed_tensors(found):
-    assert found[1]["patched"] == "(Shard(dim=0),)"
-    assert found[1]["left"] == []

@@ -14,7 +14,8 @@ COMPILED_FIRST = """
 import sys, warnings
 warnings.simplefilter("error")
 import einsumx
-einsumx.plan("bnid,bnjd->bnij", (2, 3, 4, 5), (2, 3, 6, 5), backend="torch", device="cuda", dtypes="bfloat16")
+if sys.argv[1:]:
+    einsumx.plan("bnid,bnjd->bnij", (2, 3, 4, 5), (2, 3, 6, 5), backend="torch", device="cuda", dtypes="bfloat16")
 assert "torch" not in sys.modules
 import torch
 def function(lhs, rhs):
@@ -27,8 +28,9 @@ torch.testing.assert_close(lhs.grad, rhs.sum(1).expand(3, 4))
 """
 
 
-def test_the_first_call_may_be_a_compiled_one_where_torch_came_after_a_plan_for_it():
-    printed(COMPILED_FIRST)
+@pytest.mark.parametrize("before", [(), ("a plan",)])
+def test_the_first_call_may_be_a_compiled_one_also_where_torch_came_after_a_plan_for_it(before):
+    printed(COMPILED_FIRST, *before)
 
 
 @pytest.mark.filterwarnings("ignore")  # of what torch.compile meets outside of the graph

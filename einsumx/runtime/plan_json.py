@@ -7,16 +7,16 @@ of another version, or of a text that somebody changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass, fields, replace
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, asdict, astuple, dataclass, field, fields, make_dataclass, replace
+from typing import Annotated, Any, get_type_hints
 
 from einsumx.adapters.registry import get_backend
 from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, excerpt, shown
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction, Place
-from einsumx.ir.operand import Operand, Path
+from einsumx.ir.operand import Path
 from einsumx.ir.program import Program
 from einsumx.ir.strict import LINE, parse, read
 from einsumx.log import warn
@@ -46,29 +46,35 @@ class _Semiring:
     multiply: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """A plan as its text has it.
+_SPELLED = frozenset(("equation", "place", "algebra"))
+"""The fields of a contraction that a text has in another form; it has all others as they are."""
 
-    Attributes:
-        equation, named, backend, device, operands, path, dtype, accumulate, choices: as in a program.
-        semiring: None for plus and times.
-        rates: those of the machine that planned, where they differ from those that the backend declares.
-        ops: those of the program, for readers.
-    """
+_AS_THEY_ARE = tuple([each for each in fields(Contraction) if each.name not in _SPELLED])
 
-    equation: _Equation
-    named: _Equation = ""
-    backend: Annotated[str, LINE]
-    device: Annotated[str, LINE] = ""
-    operands: tuple[Operand, ...]
-    path: Path
-    dtype: str
-    accumulate: str | None = None
-    semiring: _Semiring | None = None
-    choices: tuple[Name, ...] = ()
-    rates: dict[str, float] | None = None
-    ops: object
+
+def _plan_fields() -> Iterator[Any]:
+    """The fields of a plan as its text has it, with their types and defaults."""
+    yield "equation", _Equation
+    yield "named", _Equation, ""  # in the names of the user
+    yield "backend", Annotated[str, LINE]
+    yield "device", Annotated[str, LINE], ""
+    hints = get_type_hints(Contraction, include_extras=True)
+    for each in _AS_THEY_ARE:
+        yield each.name, hints[each.name], *([] if each.default is MISSING else [each.default])
+    yield "semiring", _Semiring | None, None  # None for plus and times
+    yield "choices", tuple[Name, ...], ()
+    yield "rates", dict[str, float] | None, None  # of the machine that planned, where the backend declares others
+    yield "ops", object  # of the program, for readers
+
+
+_Plan: Any = make_dataclass(
+    "_Plan",
+    [(name, hint, field(default=default[0])) if default else (name, hint) for name, hint, *default in _plan_fields()],
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+"""A plan as its text has it."""
 
 
 def text_of_plan(program: Program) -> str:
@@ -82,10 +88,7 @@ def text_of_plan(program: Program) -> str:
         named="" if program.written == program.equation else program.written,
         backend=program.backend,
         device=program.device,
-        operands=program.operands,
-        path=program.path,
-        dtype=program.dtype,
-        accumulate=program.accumulate,
+        **{each.name: getattr(program.contraction, each.name) for each in _AS_THEY_ARE},
         semiring=_Semiring(*algebra.arguments) if algebra.arguments else None,
         choices=program.choices,
         rates=rates or None,
@@ -134,7 +137,7 @@ def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:
     return program
 
 
-def _planned_again(plan: _Plan, algebra: Algebra) -> Program:
+def _planned_again(plan: Any, algebra: Algebra) -> Program:
     """The program that the fields of a plan lead to, without its ops."""
     adapter = get_backend(plan.backend)
     check_device(adapter, plan.device)
@@ -154,7 +157,8 @@ def _planned_again(plan: _Plan, algebra: Algebra) -> Program:
     traits = algebra.traits(adapter, plan.device)
     place = Place(adapter.name, plan.device, replace(traits, rates=replace(traits.rates, **rates)))
     try:
-        asked = Contraction(sized, operands, plan.dtype, plan.path, place, plan.accumulate, algebra)
+        as_they_are = {each.name: getattr(plan, each.name) for each in _AS_THEY_ARE}
+        asked = Contraction(equation=sized, place=place, algebra=algebra, **as_they_are)
         return planned(checked(asked, adapter), plan.choices)
     except OverflowError:
         raise SizeError(f"no contraction has so many multiply-adds\n  {excerpt(sized.text)}") from None
