@@ -119,7 +119,7 @@ def test_an_interrupt_ends_the_run_and_leaves_no_thread() -> None:
 
     before = threading.enumerate()
     with pytest.raises(KeyboardInterrupt):
-        einsumx.einsum(EQUATION, *stored(), memory_limit=MemoryLimit(LIMIT, progress=interrupt))
+        einsumx.einsum(EQUATION, *large(), memory_limit=MemoryLimit(ROOMY, progress=interrupt))  # which are read ahead
     assert threading.enumerate() == before
 
 
