@@ -104,7 +104,7 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key((*arrays, out), written, *_hashed(options)):
+            if is_key(arrays, (out,), written, *_hashed(options)):
                 raise
         else:
             try:
@@ -146,7 +146,7 @@ def added_first(function: Function) -> Function:
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key((*arrays, c, out), written, *_hashed(options)):
+            if is_key((*arrays, c), (out,), written, *_hashed(options)):
                 raise
         else:
             return run(scale, *[each for each in (out, added) if each is not None], *arrays)
@@ -163,27 +163,26 @@ def _hashed(options: Mapping[str, Any]) -> list[Any]:
     return [value for value in options.values() if not isinstance(value, list | tuple)]
 
 
-def is_key(arrays: Sequence[Any], *values: Any) -> bool:
-    """Whether arrays, or None, and values can be looked up in a cache, or einsumx's own error says why not.
+def is_key(operands: Sequence[Any], targets: Sequence[Any], *values: Any) -> bool:
+    """Whether operands, targets and values can be looked up in a cache, or einsumx's own error says why not.
 
     The hash of a user's own class may raise anything, and so may the signature of another framework's array.
     """
+    arrays = [*operands, *[target for target in targets if target is not None]]
+    arrays = [array for array in arrays if type(array) not in _NUMBERS]
     try:
-        adapter, is_plain = backend_of(tuple([type(each) for each in arrays if type(each) not in _NO_ARRAYS]))
+        adapter, is_plain = backend_of(tuple(map(type, arrays)))
     except BackendError:
         return False
     if adapter is None or not is_plain:
         return False
     try:
-        hash((values, *[adapter.signature(each) for each in arrays if type(each) not in _NO_ARRAYS]))
+        hash((values, *map(adapter.signature, arrays)))
     except EinsumxError:
         return True
     except REFUSALS:
         return False
     return True
-
-
-_NO_ARRAYS = _NUMBERS | {type(None)}
 
 
 def _look_up(
