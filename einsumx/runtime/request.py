@@ -341,12 +341,8 @@ _KEYWORDS = tuple([name for name in Keywords.__annotations__ if name not in Fram
 
 _DEFAULTS = {each.name: each.default for each in fields(Request)}
 
-_OTHERS = frozenset((
-    "written", "operands", "out", "order", "backend", "memory_limit", "framework", "factors", "added", "effort",
-    "is_cast",
-))  # fmt: skip
-_PLANNING = {name: default for name, default in _DEFAULTS.items() if name not in _OTHERS}
-"""The keywords of every framework that a plan depends on, with their defaults."""
+_PLANNING = {name: _DEFAULTS[name] for name in (*SumKeywords.__annotations__, "algebra") if name != "backend"}
+"""The keywords of every framework that a plan depends on, and the algebra, with their defaults."""
 
 
 def fields_of(function: str, keywords: Mapping[str, Any], known: type) -> dict[str, Any]:
