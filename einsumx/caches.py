@@ -16,19 +16,13 @@ Value = TypeVar("Value")
 
 _BOUNDS = {
     "calls": 4096,
+    "signatures": 4096,
     "plans": 1024,
     "equations": 1024,
-    "stored": 256,
+    "runs": 256,
     "blocks": 256,
 }
 """The most entries of each cache. One whose module is not imported yet is empty."""
-
-_UNCOUNTED = {
-    "plan objects": 256,
-    "blocked plan objects": 256,
-    "names": 1024,
-}
-"""The most entries of caches that `cache_clear` empties and `cache_info` leaves out."""
 
 _caches: dict[str, _lru_cache_wrapper[Any]] = {}
 _others: list[Callable[[], None]] = []
@@ -52,7 +46,7 @@ def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Val
     """A decorator that keeps a function's results in the cache of that name."""
 
     def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
-        wrapper = lru_cache({**_BOUNDS, **_UNCOUNTED}[name])(function)
+        wrapper = lru_cache(_BOUNDS[name])(function)
         _caches[name] = wrapper
         return wrapper
 
@@ -68,14 +62,14 @@ def when_cleared(function: Callable[[], None]) -> Callable[[], None]:
 def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
-    A call is looked up in ``calls``. On a miss there, and for all other calls, such as those with nested lists and
-    :func:`einsumx.plan`, ``plans`` is searched by what the call computes. Equations that are not plain letters or
-    integers are looked up in ``equations``.
-    ``stored`` is for plans that are called, ``blocks`` for calls under a memory limit.
+    A call is looked up in ``calls``, and one that has to be checked each time, such as one with nested lists or of
+    :func:`einsumx.plan`, in ``signatures``. On a miss, ``plans`` is searched by what the call computes. Equations that
+    are not plain letters or integers are looked up in ``equations``.
+    ``runs`` is for plans that are called, ``blocks`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'plans', 'stored']
+    ['blocks', 'calls', 'equations', 'plans', 'runs', 'signatures']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name in _BOUNDS.keys() & _caches:

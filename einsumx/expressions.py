@@ -144,7 +144,7 @@ class Expression:
         except (EinsumxError, Uncacheable):
             pass  # what follows checks the operands, and raises the error
         except Exception:
-            if is_key((*operands, out), order):
+            if is_key(operands, (out,), order):
                 raise
         else:
             return run(*operands) if out is None else run(out, *operands)

@@ -16,7 +16,6 @@ from einsumx.adapters.registry import get_backend
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.backends.dask.program import ChunkedProgram
 from einsumx.blocked.program import BlockedProgram
-from einsumx.caches import cached
 from einsumx.errors import BackendError, EinsumxError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Kernels
@@ -300,15 +299,13 @@ _blocked_values = attrgetter(*(field.name for field in fields(BlockedProgram)))
 _chunked_values = attrgetter(*(field.name for field in fields(ChunkedProgram)))
 
 
-@cached("plan objects")
 def as_plan(program: Program) -> Plan:
-    """The plan with a program's data; the same object for equal programs while it is cached."""
+    """The plan with a program's data."""
     return Plan(*_program_values(program))
 
 
-@cached("blocked plan objects")
 def as_blocked_plan(program: BlockedProgram) -> BlockedPlan:
-    """The plan with a blocked program's data; the same object for equal programs while it is cached."""
+    """The plan with a blocked program's data."""
     return BlockedPlan(*_blocked_values(program))
 
 

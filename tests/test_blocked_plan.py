@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -65,7 +66,7 @@ def test_blocks_cover_the_result_once_and_each_sum_of_it_once(problem, share):
     ones = [np.ones(shape, "int64") for shape in shapes]
 
     def contract(stage, _, arrays):
-        return einsumx.einsum(stage.equation, *arrays)
+        return einsumx.einsum(*chain(*zip(arrays, stage.terms)), stage.output)
 
     blocks = Blocks(plan, contract, lambda total, part: total + part)
     found = np.zeros(plan.shape, "int64")

@@ -77,19 +77,11 @@ def test_windows_that_overlap_in_memory_are_not_confused_with_other_layouts():
 
 @pytest.mark.parametrize("options", [{}, {"memory_limit": 10**6}])
 @pytest.mark.parametrize("operands", [((300, 400), (400, 300)), (np.ones((300, 400)), np.ones((400, 300)))])
-def test_a_plan_is_the_same_object_when_it_is_asked_for_again(operands, options):
-    first = einsumx.plan("ij,jk->ik", *operands, **options)
-    assert einsumx.plan("ij,jk->ik", *operands, **options) is first
+def test_plans_that_are_asked_for_again_are_equal(operands, options):
+    first, second = (einsumx.plan("ij,jk->ik", *operands, **options) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
     assert einsumx.plan("ij,jk->ik", *operands, memory_limit=2 * 10**6) != first
-
-
-@pytest.mark.parametrize("options", [{}, {"memory_limit": 10**6}])
-def test_clearing_the_caches_forgets_the_plans_that_users_got(options):
-    before = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), **options)
-    einsumx.cache_clear()
-    after = einsumx.plan("ij,jk->ik", (300, 400), (400, 300), **options)
-    assert after == before
-    assert after is not before
 
 
 @pytest.mark.long
@@ -124,7 +116,7 @@ def caches_of(file):
         if isinstance(node, ast.Name) and node.id in makers & {"cache", "cached", "lru_cache"}:
             match parents[node]:
                 case ast.Call(args=[ast.Constant(kind)]):
-                    bound = f"{(caches._BOUNDS | caches._UNCOUNTED)[kind]}"
+                    bound = f"{caches._BOUNDS[kind]}"
                 case ast.Call(keywords=[ast.keyword("maxsize", ast.Constant(most)), *_]):
                     bound = f"{most}"
                 case _:

@@ -65,7 +65,7 @@ def test_an_entry_that_no_case_matches_fails_a_test_of_all_cases(run_file):
 
 
 def test_a_case_that_does_not_apply_is_skipped_with_the_reason(run_file):
-    status, counts, text = run_file(select="jit/iij,j->i *")
+    status, counts, text = run_file(select="jit/ij,ij->i *")
     assert (status, counts["skipped"]) == (0, 1)
     assert "numpy has no jit" in text
 

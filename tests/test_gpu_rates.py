@@ -149,4 +149,4 @@ def test_torchs_rates_are_those_of_the_device_once_it_is_in_use(monkeypatch):
 
 def test_cupys_rates_are_those_of_the_device(fake_cupy):
     declared = get_backend("cupy").traits("cuda")
-    assert calibrated.__wrapped__(get_backend("cupy"), "cuda:1").rates == gpu_rates(V100, declared.rates)
+    assert calibrated(get_backend("cupy"), "cuda:1").rates == gpu_rates(V100, declared.rates)

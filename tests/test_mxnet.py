@@ -1,22 +1,16 @@
 """MXNet's adapter: its plans and primitives, writing into out= while autograd records, and gradients that add up."""
 
 from dataclasses import replace
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from mxnet_under_test import FIRST, mx
 
 import einsumx
-import einsumx.mxnet
 from einsumx.backends.mxnet import ADAPTER
 from einsumx.conformance.oracle import expect, expect_gradient, judge
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum, Transpose
 
-if not find_spec("mxnet"):
-    pytest.skip("MXNet is not installed", allow_module_level=True)
-
-mx = einsumx.mxnet.load()
-FIRST = mx.__version__.startswith("1.")
 HEADS, ROWS, COLS, UNITS = 8, 100, 50, 128
 
 

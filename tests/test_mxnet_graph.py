@@ -1,22 +1,14 @@
 """Contractions inside MXNet's traces: symbols of MXNet 1, and the deferred computation of MXNet 2."""
 
 import json
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from mxnet_under_test import FIRST, mx
 
 import einsumx
-import einsumx.mxnet
 from einsumx.backends.mxnet import graphs
 from einsumx.conformance.oracle import expect, expect_gradient, judge
-
-if not find_spec("mxnet"):
-    pytest.skip("MXNet is not installed", allow_module_level=True)
-
-mx = einsumx.mxnet.load()
-
-FIRST = mx.__version__.startswith("1.")
 
 
 @pytest.fixture(autouse=True)

@@ -1,23 +1,15 @@
 """Memory limits on MXNet: arrays of more axes than it slices, in blocks."""
 
 import random
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from mxnet_under_test import mx
 from stored import smallest
 
-import einsumx
-import einsumx.mxnet
 from einsumx import einsum
-from einsumx.conformance.oracle import expect, expect_gradient, judge
-
-if not find_spec("mxnet"):
-    pytest.skip("MXNet is not installed", allow_module_level=True)
-
 from einsumx.backends.mxnet import ADAPTER
-
-mx = einsumx.mxnet.load()
+from einsumx.conformance.oracle import expect, expect_gradient, judge
 
 EQUATIONS = {
     "six axes from a sum": ("abcg,gdef->adbecf", [(2, 2, 2, 3), (3, 2, 2, 2)]),

@@ -1,21 +1,15 @@
 """docs/mxnet.md: its code runs, its table of differences holds, and its example works."""
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mxnet_under_test import FIRST, mx
 from processes import ended
 
 import einsumx
-import einsumx.mxnet
 
-if not find_spec("mxnet"):
-    pytest.skip("MXNet is not installed", allow_module_level=True)
-
-mx = einsumx.mxnet.load()
-FIRST = mx.__version__.startswith("1.")
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLE = DOCS / "examples" / "mxnet_attention.py"
 TEXT = DOCS.joinpath("mxnet.md").read_text(encoding="utf-8")

@@ -5,25 +5,19 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from threading import get_ident
 
 import numpy as np
 import pytest
+from mxnet_under_test import FIRST, mx
 from processes import ended
 
 import einsumx
-import einsumx.mxnet
 from einsumx.adapters import hooks
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 from einsumx.ir.ops import Native
 
-if not find_spec("mxnet"):
-    pytest.skip("MXNet is not installed", allow_module_level=True)
-
-mx = einsumx.mxnet.load()
-FIRST = mx.__version__.startswith("1.")
 PLACES = [mx.nd.np, mx.sym.np] if FIRST else [mx.nd.np]
 NATIVE = [place.einsum for place in PLACES]
 early = mx.np.einsum

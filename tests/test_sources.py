@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import peaks
 import pytest
-from stored import EQUATION, LIMIT, Stored, operands
+from stored import EQUATION, LIMIT, Stored, operands, smallest
 
 import einsumx
 from einsumx.conformance.oracle import expect, judge
@@ -63,9 +62,9 @@ def test_operands_and_out_may_be_kept_in_any_of_these(first: str, second: str, t
     given = kept(first, tmp_path, "a", a), kept(second, tmp_path, "b", b)
     found = einsumx.einsum(EQUATION, *given, memory_limit=LIMIT)
     assert type(found).__module__ == ("torch" if "tensor" in (first, second) else "numpy")
-    assert not judge(np.asarray(found), expect(EQUATION, a, b)).wrong
+    assert judge(np.asarray(found), expect(EQUATION, a, b))
     assert einsumx.einsum(EQUATION, *given, out=out, memory_limit=LIMIT) is out
-    assert not judge(values(out), expect(EQUATION, a, b)).wrong
+    assert judge(values(out), expect(EQUATION, a, b))
 
 
 def test_read_only_maps_and_the_other_byte_order_are_read_without_a_warning_where_torch_computes(
@@ -77,7 +76,7 @@ def test_read_only_maps_and_the_other_byte_order_are_read_without_a_warning_wher
     mapped = np.memmap(tmp_path / "a", np.float32, "r", shape=a.shape)
     for first, second in ((mapped, b), (a.astype(">f4"), Stored(b.astype(">f4")))):
         found = einsumx.einsum(EQUATION, first, second, memory_limit=LIMIT, backend="torch")
-        assert not judge(np.asarray(found), expect(EQUATION, a, b)).wrong
+        assert judge(np.asarray(found), expect(EQUATION, a, b))
 
 
 @pytest.mark.parametrize(
@@ -98,13 +97,13 @@ def test_stored_operands_take_every_kind_of_equation(equation: str, dtype: str) 
     rng = np.random.default_rng(1)
     arrays = [np.asarray(rng.integers(0, 3, [sizes[label] for label in term])).astype(dtype) for term in terms]
     found = einsumx.einsum(equation, *map(Stored, arrays), memory_limit=3200)
-    assert not judge(np.asarray(found), expect(equation, *arrays)).wrong
+    assert judge(np.asarray(found), expect(equation, *arrays))
 
 
 def test_scalars_and_lists_go_with_what_is_stored() -> None:
     a, _ = operands("float64")
     found = einsumx.einsum(",ij,j->i", 2.0, Stored(a), list(range(70)), memory_limit=LIMIT)
-    assert not judge(found, expect(",ij,j->i", np.float64(2.0), a, np.arange(70.0))).wrong
+    assert judge(found, expect(",ij,j->i", np.float64(2.0), a, np.arange(70.0)))
 
 
 def test_a_given_out_does_not_count() -> None:
@@ -113,7 +112,7 @@ def test_a_given_out_does_not_count() -> None:
     plan = einsumx.plan(EQUATION, a, b, out=out, memory_limit=4000)
     assert plan.peak_bytes <= 4000 < out.nbytes
     einsumx.einsum(EQUATION, a, b, out=out, memory_limit=4000)
-    assert not judge(out, expect(EQUATION, a, b)).wrong
+    assert judge(out, expect(EQUATION, a, b))
     with pytest.raises(ValueError, match="beside shapes, out= is the shape of the result"):
         einsumx.plan(EQUATION, a.shape, b.shape, out=out, memory_limit=4000)
 
@@ -229,7 +228,7 @@ def test_an_out_of_another_dtype_is_cast_as_casting_says(kind: str, tmp_path: Pa
 def test_results_have_the_memory_order_that_is_asked_for(order: Any, limit: int) -> None:
     a, b = (np.asfortranarray(array) for array in operands())
     found = einsumx.einsum("ij,jk->ki", a, b, order=order, memory_limit=limit)
-    assert not judge(found, expect("ij,jk->ki", a, b)).wrong
+    assert judge(found, expect("ij,jk->ki", a, b))
     assert order == "K" or (found.flags.f_contiguous if order in "FA" else found.flags.c_contiguous)
 
 
@@ -264,12 +263,9 @@ def test_a_dataset_without_a_shape_is_named(tmp_path: Path) -> None:
 )
 def test_an_order_that_every_result_has_takes_no_memory(equation: str, shapes: Any, order: Any) -> None:
     arrays = [np.random.default_rng(3).standard_normal(shape) for shape in shapes]
-    with pytest.raises(einsumx.MemoryLimitError) as refused:
-        einsumx.einsum(equation, *arrays, memory_limit=1)
-    smallest = refused.value.smallest
-    assert smallest
-    found = np.asarray(einsumx.einsum(equation, *arrays, order=order, memory_limit=smallest))
-    assert not judge(found, expect(equation, *arrays)).wrong
+    least = smallest(lambda limit: einsumx.einsum(equation, *arrays, memory_limit=limit))
+    found = np.asarray(einsumx.einsum(equation, *arrays, order=order, memory_limit=least))
+    assert judge(found, expect(equation, *arrays))
     assert found.flags.c_contiguous
     assert found.flags.f_contiguous
 
@@ -291,7 +287,7 @@ NO_ROOM = 10_000
 def product(first: Any, out: Any, limit: int) -> None:
     """A product with the square, into what may be a part of the first operand."""
     einsumx.einsum(EQUATION, first, SQUARE, out=out, memory_limit=limit)
-    assert not judge(values(out), expect(EQUATION, SQUARE, SQUARE)).wrong
+    assert judge(values(out), expect(EQUATION, SQUARE, SQUARE))
 
 
 @pytest.mark.parametrize("kind", ["array", "memory map", "hdf5", "tensor", "stored"])
@@ -319,10 +315,7 @@ def test_a_view_for_an_out_that_overlaps_is_copied_within_the_limit(framework, e
     expected = np.einsum(equation, square) + (out if added else 0)
     call = einsumx.einsum if not added else partial(einsumx.addeinsum, wrap(out))
     arguments = partial(call, equation, wrap(memory[:600]), out=wrap(out))
-    with pytest.raises(einsumx.MemoryLimitError) as caught:
-        arguments(memory_limit=1)
-    least = caught.value.smallest
-    assert least is not None
+    least = smallest(lambda limit: arguments(memory_limit=limit))
     assert least >= out.nbytes
     _, taken = measure(partial(arguments, memory_limit=least))
     np.testing.assert_array_equal(out, expected)
@@ -344,20 +337,6 @@ def test_a_tensor_that_shares_memory_with_out_is_known_to_overlap() -> None:
     torch = pytest.importorskip("torch")
     both = SQUARE.copy()
     product(torch.from_numpy(both), both, ROOM)
-
-
-def test_reading_raises_what_the_operand_raises_and_leaves_no_thread() -> None:
-    class Broken(Stored):
-        def __getitem__(self, box: Any) -> Any:
-            if len(self.boxes) == 3:
-                raise OSError("the disk is gone")
-            return super().__getitem__(box)
-
-    before = threading.enumerate()
-    a, b = operands()
-    with pytest.raises(OSError, match="the disk is gone"):
-        einsumx.einsum(EQUATION, Broken(a), Stored(b), memory_limit=LIMIT)
-    assert threading.enumerate() == before
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])

@@ -16,6 +16,7 @@ import einsumx
 from einsumx import einsum
 from einsumx.planner.path import find_path
 from einsumx.runtime import front
+from einsumx.streaming import readers
 
 MATRIX = "ij,jk->ik"
 
@@ -418,3 +419,23 @@ def test_a_repeated_call_under_a_limit_enters_few_functions_before_its_first_blo
     assert bool(einsumx.plan(equation, *arrays, memory_limit=limit).cuts) == is_cut
     einsum(equation, *arrays, memory_limit=limit)
     assert 20 < entered(lambda: einsum(equation, *arrays, memory_limit=limit), until="contract") <= most
+
+
+def test_arrays_that_ask_for_gradients_are_recorded_after_others_of_the_same_signatures_under_a_limit():
+    torch = pytest.importorskip("torch")
+    lhs, rhs = torch.arange(12.0).reshape(3, 4), torch.arange(20.0).reshape(4, 5)
+    plain = einsum(MATRIX, lhs, rhs, memory_limit="1 MB")
+    recorded = einsum(MATRIX, lhs.clone().requires_grad_(True), rhs, memory_limit="1 MB")
+    assert (plain.requires_grad, recorded.requires_grad) == (False, True)
+    assert not einsum(MATRIX, lhs, rhs, memory_limit="1 MB").requires_grad
+
+
+def test_a_map_is_read_as_one_after_an_array_of_the_same_signature_under_a_limit(tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr(readers._Mapped, "close", lambda self: closed.append(self.stored))
+    np.save(tmp_path / "lhs.npy", np.ones((30, 40)))
+    mapped = np.asarray(np.load(tmp_path / "lhs.npy", mmap_mode="r"))
+    operands = np.ones((30, 40)), np.ones((40, 30))
+    for lhs in (operands[0], mapped):
+        assert (einsum(MATRIX, lhs, operands[1], memory_limit=9_000) == 40).all()
+        assert bool(closed) == (lhs is mapped)

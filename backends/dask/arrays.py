@@ -13,11 +13,10 @@ from einsumx.backends.dask.choices import chunked_program
 from einsumx.backends.dask.program import ChunkedOperand, ChunkedProgram
 from einsumx.errors import BackendError, SizeError
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.contraction import Place
 from einsumx.planner.path import Optimize
 from einsumx.runtime.conversion import arrays_of
 from einsumx.runtime.equations import sized_equation
-from einsumx.runtime.front import resolved
+from einsumx.runtime.front import contraction
 from einsumx.runtime.request import Request, Written
 
 if TYPE_CHECKING:
@@ -97,9 +96,9 @@ def read(request: Request) -> Call:
     described = tuple([
         replace(each, shape=shape, strides=None) for each, shape in zip(operands.described, equation.shapes)
     ])  # fmt: skip
-    place = Place(adapter.name, "", algebra.traits(adapter, ""))
-    asked = resolved(request.named(adapter), adapter, equation, described, place)
-    return Call(operands, equation, (asked.dtype, asked.compute_dtype), request.optimize, algebra)
+    asked = contraction(request.named(adapter), adapter, described, "", equation)
+    optimize = "auto" if request.is_path_free else asked.path
+    return Call(operands, equation, (asked.dtype, asked.compute_dtype), optimize, algebra)
 
 
 def read_operands(operands: Sequence[Any]) -> Operands:

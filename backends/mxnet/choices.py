@@ -7,16 +7,13 @@ from math import prod
 from typing import TypeAlias
 
 from einsumx.ir import traits
-from einsumx.ir.layout import merged_transpose
+from einsumx.ir.layout import cut, merged_transpose
 from einsumx.ir.ops import Matmul
 
 Shape: TypeAlias = tuple[int, ...]
 
 MOST_TRANSPOSED = 6
 """The most axes that MXNet 1 transposes."""
-
-_MOST_RUNS = 5
-"""The most axes of a sum, after neighbours that are all summed or all kept have been merged."""
 
 AROUND_BATCH = {equation: flags for flags, equation in traits.AROUND_BATCH.items()}
 """The einsums that the linear algebra of MXNet 1 computes, and which operands it transposes."""
@@ -51,46 +48,33 @@ def swaps(axes: Sequence[int], *, mxnet_1: bool) -> list[tuple[int, int]]:
     return pairs
 
 
-def transposes(axes: Sequence[int], shape: Shape) -> list[tuple[Shape, tuple[int, ...]]]:
+def transposes(axes: tuple[int, ...], shape: Shape) -> list[tuple[Shape, tuple[int, ...]]]:
     """Transposes of few axes that make up one of many: the shape before each, and its axes.
 
     >>> transposes((3, 4, 5, 0, 1, 2), (2,) * 6)
     [((8, 8), (1, 0))]
     """
-    steps = []
-    done, order, target = 0, tuple(range(len(axes))), tuple(axes)
-    while order != target:
-        # Bring axes into place from the left, as many at a time as the limit allows. The runs between those that are
-        # taken out count as axes too.
-        following, step = target, merged_transpose(order, target, shape)
-        end = len(target) if len(step[1]) <= MOST_TRANSPOSED else done
-        while end < len(target):
-            placed = target[: end + 1]
-            candidate = (*placed, *(axis for axis in order if axis not in placed))
-            wider = merged_transpose(order, candidate, shape)
-            if len(wider[1]) > MOST_TRANSPOSED:
-                break
-            following, step, end = candidate, wider, end + 1
-        if len(step[1]) > 1:
-            steps.append(step)
-        done, order = end, following
+    order, steps = tuple(range(len(axes))), []
+    while order != axes:
+        # Bring as many axes as the limit allows into place from the left. The runs between those that are taken out
+        # count as axes too.
+        stages = [(*axes[:end], *[axis for axis in order if axis not in axes[:end]]) for end in range(len(axes) + 1)]
+        merged = [merged_transpose(order, stage, shape) for stage in stages]
+        last = max(end for end, (_, moved) in enumerate(merged) if len(moved) <= MOST_TRANSPOSED)
+        order = stages[last]
+        if len(merged[last][1]) > 1:  # not if it moved axes of size 1 alone
+            steps.append(merged[last])
     return steps
 
 
 def sums(axes: tuple[int, ...], rank: int) -> list[tuple[int, ...]]:
-    """The axes of sums that make up one, of which each reads few runs of axes.
+    """The axes of sums that make up one, each with at most five runs of axes that are all summed or all kept.
 
-    >>> sums((0, 2, 4), 6), sums((1, 3, 5), 6)
+    >>> sums((0, 2, 4), 5), sums((1, 3, 5), 6)
     ([(0, 2, 4)], [(3, 5), (1,)])
     """
-    runs: list[tuple[int, ...]] = []
-    for axis in axes:
-        if runs and axis == runs[-1][-1] + 1:
-            runs[-1] = (*runs[-1], axis)
-        else:
-            runs.append((axis,))
-    kept = len(runs) + 1 - (axes[0] == 0) - (axes[-1] == rank - 1)
-    if len(runs) + kept <= _MOST_RUNS:
+    runs = cut(axes, lambda run, axis: axis == run[-1] + 1)
+    if len(runs) < 3 or (len(runs) == 3 and axes[0] == 0 and axes[-1] == rank - 1):
         return [axes]
     return [sum(runs[max(end - 2, 0) : end], ()) for end in range(len(runs), 0, -2)]
 

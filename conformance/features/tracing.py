@@ -16,6 +16,8 @@ from einsumx.conformance.checks import (
     judge_gradients_of,
     needs_gradients,
 )
+from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW
+from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.subject import Subject
 
@@ -26,23 +28,6 @@ FEATURES = {
     "hybridize": "A block that is traced once, with gradients (MXNet)",
     "unknown sizes": "A function that is traced once for all sizes, with gradients (JAX, PyTorch, TensorFlow)",
 }
-
-_TRACED = examples("""
-    ij,jk->ik          2,3 3,4
-    ij,ij->i           1,4 2,4
-    iij,j->i           3,3,2 2
-    bind,bjnd->bnij    2,3,2,4 2,4,2,4
-    ij->ji             2,3
-    ij->j              300,400
-    ij,jk,kl->li       2,3 3,2 2,3
-    ...i,i...->...     2,3 3,2
-    ij,jk->ik          5,0 0,4
-    ai,bi,ci->abc      2,3 3,3 4,3
-    i,j->ij            2 3
-    ij->ij             5,6
-    ,->                () ()
-""")
-"""PyTorch compiles only the first of these, because it takes longest."""
 
 _MAPPED = examples("""
     Zij,jk->Zik            3,2,4 4,2
@@ -75,39 +60,7 @@ _FOLDED = examples("""
 """)
 """Contractions that begin with ops on the second operand alone."""
 
-_PAIRS = examples("""
-    ij,jk->ik               4,3 3,5
-    bind,bjnd->bnij         2,4,3,5 2,6,3,5
-    aij,jib->ab             2,3,4 4,3,5
-    iij,j->i                3,3,2 2
-""")
-
-_MORE = examples("""
-    ij->ji                  2,3
-    ij->                    2,3
-    ij->j                   4,5
-    ijk->kj                 2,3,4
-    ii->                    4,4
-    iji->ij                 3,2,3
-    ij,ij->ij               2,3 2,3
-    ij,ij->i                2,3 2,3
-    ij,j->i                 2,3 3
-    i,i->                   4 4
-    i,j->ij                 3 4
-    ij,kl->ljki             2,3 4,5
-    ij,kj->                 2,3 4,3
-    bij,bjk->bik            2,3,4 2,4,5
-    bhqd,bhkd->bhqk         2,3,4,5 2,3,6,5
-    ijab,abkl->klij         2,3,4,5 4,5,6,7
-    ij,jk,kl->li            2,3 3,4 4,5
-    ab,bc,cd,da->           2,3 3,4 4,5 5,2
-    ai,bi,ci->abc           2,3 3,3 4,3
-    abc,cde,efa->bdf        2,3,4 4,5,6 6,7,2
-    ij,ij->i                1,4 2,4
-    bij,bjk->bik            1,3,4 2,4,5
-    ij,jk->ik               2,0 0,3
-    ,i->i                   () 4
-""")
+_MORE = EQUATIONS[len(FEW) :] + DIAGONALS[:-1:3] + BROADCASTS[::4] + ZEROS[::4]
 
 _UNEQUAL = examples("""
     aij,jib->ab             2,3,4 3,4,5
@@ -124,10 +77,11 @@ _DTYPES = ("float16", "bfloat16", "float64", "complex64", "int32", "bool")
 
 def cases() -> Iterator[Case]:
     """The cases of this module's features."""
-    for transform, quick, count in (("jit", 4, None), ("compile", 2, 8), ("hybridize", 4, None)):
+    few = DIAGONALS[3:4] + BROADCASTS[6:7]  # PyTorch takes long to compile
+    for transform, quick, more in (("jit", 4, _MORE), ("compile", 2, few), ("hybridize", 4, _MORE)):
         traced = partial(cases_of, transform, gives_the_same_traced)
-        yield from traced(_TRACED[:quick])
-        yield from traced(_TRACED[quick:count], full=True)
+        yield from traced(FEW[:quick])
+        yield from traced(FEW[quick:] + more, full=True)
         for dtype in _DTYPES:
             yield from traced(examples("ij,jk->ik  2,3 3,4"), dtype=dtype, full=True)
         specs, factors = operands((2, 4), (2, 3), (3, 4)), keywords(alpha=2.5, beta=-0.5)
@@ -136,7 +90,7 @@ def cases() -> Iterator[Case]:
         number, pair = operands((), (2, 3)), operands((2, 3), (3, 4))
         yield Case(transform, serves_numbers, ",ij->ij", number, about="numbers", only_einsumx=True)
         yield Case(transform, serves_plans, "ij,jk->ik", pair, about="plans", only_einsumx=True)
-    yield from cases_of("jit", has_gradients_inside, _TRACED[:8], about="gradients inside", quick=["ij,jk->ik"])
+    yield from cases_of("jit", has_gradients_inside, FEW, about="gradients inside", quick=["ij,jk->ik"])
     for layout in ("F", "broadcast"):
         batches = examples("bij,bjk->bik  2,3,4 2,4,3")
         yield from cases_of("compile", gives_the_same_traced, batches, layout=layout, full=True)
@@ -154,11 +108,11 @@ def cases() -> Iterator[Case]:
         yield from mapped(examples("Zij,Zjk->Zik  3,2,4 3,4,2"), layout=layout, full=True)
 
     of = partial(cases_of, "unknown sizes")
-    yield from of(serves_all_sizes, _PAIRS, about="all axes")
-    yield from of(serves_all_sizes, _MORE, about="all axes", full=True)
+    yield from of(serves_all_sizes, FEW, about="all axes")
+    yield from of(serves_all_sizes, _MORE[2:], about="all axes", full=True)
     for dtype in ("float16", "bfloat16", "float64", "complex64", "int8", "int64", "bool"):
-        yield from of(serves_all_sizes, [*_PAIRS[:1], *_MORE[1:3]], about="all axes", dtype=dtype, full=True)
-    yield from of(serves_sizes_of_one_label, [*_PAIRS, *_MORE[::3]], about="the first label", quick=["ij,jk->ik"])
+        yield from of(serves_all_sizes, FEW[:2], about="all axes", dtype=dtype, full=True)
+    yield from of(serves_sizes_of_one_label, FEW + _MORE[2::4], about="the first label", quick=["ij,jk->ik"])
     yield from of(notices_unequal_sizes, _UNEQUAL, about="unequal", quick=["aij,jib->ab", "ii->i"])
 
 

@@ -82,7 +82,7 @@ class Primitives(Arrays):
     def conjugate(self, array: Array, lazily: bool) -> Array:
         """The complex conjugate of each element of an array in C order.
 
-        If ``lazily``, it may be a view, as nothing but products reads it.
+        If ``lazily``, it may be a view that conjugates when it is read, as only a product of two matrices does.
         """
         return self.xp.conj(array)
 

@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
-from einsumx.blocked.cost import Blocking
+from einsumx.blocked.cost import Blocking, largest_blocks
 from einsumx.blocked.stages import Labels
 from einsumx.ir.layout import ranges
 
@@ -63,7 +63,7 @@ class Grid:
     def __init__(self, sizes: Sequence[int], blocking: Blocking) -> None:
         self._sizes, self._blocking = tuple(sizes), blocking
         self.ranges = [ranges(size, count) for size, count in zip(sizes, blocking.counts)]
-        self.largest = blocking.largest(sizes)
+        self.largest = largest_blocks(sizes, blocking.counts)
 
     @cached_property
     def indices(self) -> list[BlockIndex]:

@@ -62,10 +62,6 @@ class Blocking:
     tight: frozenset[int]
     cost: Cost = field(compare=False, repr=False)
 
-    def largest(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The sizes of the largest blocks of all labels, whose own sizes are ``sizes``."""
-        return tuple([-(-size // count) for size, count in zip(sizes, self.counts)])
-
     @property
     def terms(self) -> int:
         """The number of partial sums that each block of the result is the sum of."""
@@ -217,6 +213,11 @@ def beside(stage: Stage, number: int, stays: Sequence[Kept], total: int) -> int:
     return alive + total if depth > len(stage.nest) else alive
 
 
+def largest_blocks(sizes: Sequence[int], counts: Sequence[int]) -> tuple[int, ...]:
+    """The size of the largest block of each label, from its own size and the number of its blocks."""
+    return tuple([-(-size // count) for size, count in zip(sizes, counts)])
+
+
 def landed_bytes(root: Stage, cost: Cost, landing: ResultFootprint, block: int) -> int:
     """Bytes alive while a block of the result, of so many elements, is written."""
     copies = landing.copied * block + (0 if root.nest else landing.whole)
@@ -237,7 +238,7 @@ def blocking(
 
     With ``read_ahead``, the blocks for the next run of a stage are read during one.
     """
-    largest = [-(-size // count) for size, count in zip(equation.sizes, counts)]
+    largest = largest_blocks(equation.sizes, counts)
     cost = total_cost(root, run_cost, counts, largest)
     ahead = cost.ahead if read_ahead else 0
     block = prod([largest[label] for label in root.output])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 from math import inf
 
-from einsumx.blocked.cost import Blocking, ResultFootprint, RunCost, blocking
+from einsumx.blocked.cost import Blocking, ResultFootprint, RunCost, blocking, largest_blocks
 from einsumx.blocked.stage_cost import How, Outline, StageCost
 from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.blocked.stages import Known, Labels, Stage, stages, tree
@@ -100,7 +100,7 @@ class Search:
         """The programs of the stages of a blocking that was costed exactly, for its largest blocks."""
         request = self._outline.request
         programs = StagePrograms(replace(request.contraction, path=self._outline.path), request.in_place)
-        sizes = blocking.largest(self._equation.sizes)
+        sizes = largest_blocks(self._equation.sizes, blocking.counts)
         todo = [blocking.root]
         while todo:
             stage = todo.pop()

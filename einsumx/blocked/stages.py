@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.operand import Path
-from einsumx.ir.parse import symbol
 from einsumx.planner.path import step_outputs
 
 Labels: TypeAlias = tuple[int, ...]
@@ -52,12 +51,6 @@ class Stage:
     def inside(self) -> Labels:
         """The loops around a run of its plan."""
         return (*self.nest, *self.summed)
-
-    @property
-    def equation(self) -> str:
-        """The equation of its blocks, as text."""
-        terms = ",".join("".join(map(symbol, term)) for term in self.terms)
-        return f"{terms}->{''.join(map(symbol, self.output))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +102,10 @@ def stages(equation: SizedEquation, root: Node, order: Labels, known: Known | No
     >>> from einsumx.ir.parse import parse_text
     >>> sized = bind(parse_text("ab,bc,cd->ad", 3), [(4, 5), (5, 6), (6, 7)])
     >>> root = stages(sized, tree(sized, ((1, 2), (0, 1))), (0, 2))
-    >>> root.equation, root.nest, root.summed, root.inputs[1].equation, root.inputs[1].nest, root.inputs[1].summed
-    ('ab,bd->ad', (0,), (), 'bc,cd->bd', (), (2,))
+    >>> root.terms, root.output, root.nest, root.summed
+    (((0, 1), (1, 3)), (0, 3), (0,), ())
+    >>> root.inputs[1].terms, root.inputs[1].output, root.inputs[1].nest, root.inputs[1].summed
+    (((1, 2), (2, 3)), (1, 3), (), (2,))
     """
     shared: Known = {} if known is None else known
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 from typing import TypeAlias
@@ -198,6 +198,21 @@ def reshaped(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]
     return tuple(result) if axis == len(axes) else None
 
 
+def cut(axes: Sequence[int], continues: Callable[[tuple[int, ...], int], bool]) -> list[tuple[int, ...]]:
+    """``axes`` as runs; an axis that ``continues`` a run extends it.
+
+    >>> cut((1, 2, 4, 5), lambda run, axis: axis == run[-1] + 1)
+    [(1, 2), (4, 5)]
+    """
+    runs: list[tuple[int, ...]] = []
+    for axis in axes:
+        if runs and continues(runs[-1], axis):
+            runs[-1] = (*runs[-1], axis)
+        else:
+            runs.append((axis,))
+    return runs
+
+
 def merged_transpose(
     source: Sequence[int], target: Sequence[int], sizes: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -210,14 +225,7 @@ def merged_transpose(
     """
     long = [axis for axis in source if sizes[axis] != 1]
     follower = dict(pairwise(long))
-    runs: list[list[int]] = []
-    for axis in target:
-        if sizes[axis] == 1:
-            continue
-        if runs and follower.get(runs[-1][-1]) == axis:
-            runs[-1].append(axis)
-        else:
-            runs.append([axis])
+    runs = cut([axis for axis in target if sizes[axis] != 1], lambda run, axis: follower.get(run[-1]) == axis)
     before = sorted(runs, key=lambda run: long.index(run[0]))
     return tuple([prod([sizes[axis] for axis in run]) for run in before]), tuple(map(before.index, runs))
 

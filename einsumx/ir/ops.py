@@ -451,7 +451,7 @@ class Cast(_Copying):
 
 @record
 class Conjugate(_Copying):
-    """The complex conjugate of each element. ``lazily`` says that only products read it, which may conjugate then."""
+    """The complex conjugate of each element. ``lazily`` says that only a product of two matrices reads it."""
 
     parameters = ("lazily",)
     call = "{name} {sources}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from einsumx.ir import ops
 from einsumx.ir.cost_model import CostModel
-from einsumx.ir.layout import merged_transpose
+from einsumx.ir.layout import cut, merged_transpose
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
 from einsumx.planner.selection import BY_COST, Choosing
@@ -203,18 +203,3 @@ class Builder:
     def runs(self, term: Term, labels: Labels) -> list[Labels]:
         """``labels`` in memory order, as the longest runs that each merge into one axis."""
         return cut(term.in_memory_order(labels), lambda run, label: term.merged((*run, label)) is not None)
-
-
-def cut(labels: Labels, continues: Callable[[Labels, int], bool]) -> list[Labels]:
-    """``labels`` as runs; a label that ``continues`` a run extends it.
-
-    >>> cut((1, 2, 4, 5), lambda run, label: label == run[-1] + 1)
-    [(1, 2), (4, 5)]
-    """
-    runs: list[Labels] = []
-    for label in labels:
-        if runs and continues(runs[-1], label):
-            runs[-1] = (*runs[-1], label)
-        else:
-            runs.append((label,))
-    return runs

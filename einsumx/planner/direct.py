@@ -107,11 +107,13 @@ def _product_of_sums(
     calls: list[Op],
 ) -> Term | None:
     """Append the sums over labels that only one term has and nothing else needs, and the product."""
-    left = _summed(lhs, (*keep, *rhs.labels), count, calls)
-    right = _summed(rhs, (*keep, *lhs.labels), count, calls)
-    if left is None or right is None:
-        return None
-    direct = direct_product(left, right, keep, use, traits, dtype, count + len(calls))
+    if not set(lhs.labels).symmetric_difference(rhs.labels).issubset(keep):
+        left = _summed(lhs, (*keep, *rhs.labels), count, calls)
+        right = _summed(rhs, (*keep, *lhs.labels), count, calls)
+        if left is None or right is None:
+            return None
+        lhs, rhs = left, right
+    direct = direct_product(lhs, rhs, keep, use, traits, dtype, count + len(calls))
     if direct is None:
         return None
     calls += direct[0]

@@ -181,7 +181,9 @@ def _lower_in(builder: Builder, contraction: Contraction, compute: str, between:
         contraction.equation, contraction.operands, contraction.path, contraction.dtype
     )  # fmt: skip
     terms, repeated, counted = _read(builder, contraction, compute)
-    terms, is_conjugate = _with_conjugates(builder, contraction, terms, compute)
+    is_conjugate = False
+    if contraction.conjugated and kind(compute) in "cO":
+        terms, is_conjugate = _with_conjugates(builder, contraction, terms, compute)
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     lowered_step = partial(pairwise.wide_product, sums=sums) if sums else pairwise.contract
@@ -275,11 +277,10 @@ def _with_conjugates(
     """The terms with some conjugated, and whether the result is the conjugate of what they contract to.
 
     Labels that nothing else needs are summed before. If that is cheaper by far, the other terms and the result are
-    conjugated instead: all are, if each operand is. The result of a single operand is, whatever is summed.
+    conjugated instead: all are, if each operand is. The result of a single operand is, whatever is summed. A product of
+    two matrices may conjugate as it reads; one with batch labels would copy what it broadcasts.
     """
     numbers, equation = contraction.conjugated, contraction.equation
-    if not numbers or kind(compute) not in "cO":
-        return terms, False
     if len(terms) == 1:
         return terms, True
     needed = [_needed(slot, equation) for slot in range(len(terms))]
@@ -292,10 +293,11 @@ def _with_conjugates(
 
     instead = seconds([*[sizes[slot] for slot in others], builder.size(equation.output)])
     is_conjugate = instead < _CLEARLY * seconds([sizes[slot] for slot in numbers])
+    is_batched = len(terms) > 2 or not {*terms[0].labels}.isdisjoint({*terms[1].labels}.intersection(equation.output))
     terms = list(terms)
     for slot in others if is_conjugate else numbers:
         term = builder.sum(terms[slot], [label for label in terms[slot].labels if label not in needed[slot]])
-        terms[slot] = _conjugate(builder, term, lazily=True)
+        terms[slot] = _conjugate(builder, term, lazily=not is_batched)
     return terms, is_conjugate
 
 

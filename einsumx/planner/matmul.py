@@ -16,9 +16,10 @@ from typing import NamedTuple
 from einsumx.dtypes import kind
 from einsumx.ir import ops
 from einsumx.ir.cost_model import depends_on_turns, run_counters
+from einsumx.ir.layout import cut
 from einsumx.ir.ops import Threads
 from einsumx.ir.traits import AROUND_BATCH, Layouts, MatrixLayout, Traits
-from einsumx.planner.builder import Builder, cut
+from einsumx.planner.builder import Builder
 from einsumx.planner.terms import Labels, ResultUse, Term
 
 

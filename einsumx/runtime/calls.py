@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import wraps
-from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters import hooks
@@ -21,7 +20,17 @@ from einsumx.caches import Uncacheable, cached
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
-from einsumx.runtime.request import Keywords, Request, Written, as_labels, fields_of, names_as_sublists
+from einsumx.runtime.request import (
+    LISTS,
+    Keywords,
+    Request,
+    Written,
+    as_key,
+    as_labels,
+    fields_of,
+    from_key,
+    names_as_sublists,
+)
 from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
@@ -33,17 +42,16 @@ else:
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-Labels: TypeAlias = tuple[tuple[Any, ...], ...]
-"""The sublists of a call as tuples: one for each operand, and possibly one for the output."""
+Labels: TypeAlias = tuple[Any, ...]
+"""The sublists of a call as tuples, one for each operand, and possibly one for the output; or a text of names alone."""
 
 Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]"
 """A function of the adapter and the keywords of a call that returns the fields of its :class:`Request`, or raises
 Uncacheable if the call cannot be cached. It stands in the cache for the function that was called."""
 
-Key: TypeAlias = "tuple[str, Hashable, Signature | None, tuple[str, str] | None, tuple[Any, ...]]"
+Key: TypeAlias = tuple[Any, ...]
 """What else a call depends on: the effort, the mode of :func:`mode_of`, the signature of the array to which the result
-is added, the kinds of factors, and for each keyword its name, the type of its value and the value. A list or tuple is
-there as bytes, which tell 0, 0.0 and False apart."""
+is added, the kinds of factors, and the keywords as :func:`~einsumx.runtime.request.as_key` has them."""
 
 _NUMBERS = frozenset([bool, int, float, complex])
 
@@ -74,7 +82,7 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                 adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
                 signature, is_mode_set = adapter.signature, adapter.is_mode_set
                 if options or effort.is_set or (is_mode_set is not None and is_mode_set()):
-                    run = _look_up(adapter, translation, written, arrays, out, options)
+                    run = _look_up(adapter, translation, written, map(signature, arrays), arrays[0], out, options)
                 elif out is not None:
                     run = ready(adapter, translation, written, None, signature(out), *map(signature, arrays))
                 elif len(arrays) == 2:  # most calls have one or two, and take a tenth less without a star
@@ -87,11 +95,16 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
             except (AttributeError, BackendError):
                 if _NUMBERS.isdisjoint(map(type, arrays)):
                     raise
-                run = _look_up(_serving_beside_numbers(arrays), translation, written, arrays, out, options)
+                first = arrays[0]
+                if type(first) in _NUMBERS:
+                    first = next((each for each in arrays if type(each) not in _NUMBERS), first)
+                adapter = serving(type(first))  # type: ignore[arg-type]
+                signatures = [type(each) if type(each) in _NUMBERS else adapter.signature(each) for each in arrays]
+                run = _look_up(adapter, translation, written, signatures, first, out, options)
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key((*arrays, out), written, *_hashed(options)):
+            if is_key(arrays, (out,), written, *_hashed(options)):
                 raise
         else:
             try:
@@ -128,11 +141,12 @@ def added_first(function: Function) -> Function:
                 raise Uncacheable
             scale = factors.factors_of(alpha, beta)
             adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-            run = _look_up(adapter, of_einsum, written, arrays, out, options, added, scale.kinds)
+            signatures = map(adapter.signature, arrays)
+            run = _look_up(adapter, of_einsum, written, signatures, arrays[0], out, options, added, scale.kinds)
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
-            if is_key((*arrays, c, out), written, *_hashed(options)):
+            if is_key((*arrays, c), (out,), written, *_hashed(options)):
                 raise
         else:
             return run(scale, *[each for each in (out, added) if each is not None], *arrays)
@@ -149,19 +163,21 @@ def _hashed(options: Mapping[str, Any]) -> list[Any]:
     return [value for value in options.values() if not isinstance(value, list | tuple)]
 
 
-def is_key(arrays: Sequence[Any], *values: Any) -> bool:
-    """Whether arrays, or None, and values can be looked up in a cache, or einsumx's own error says why not.
+def is_key(operands: Sequence[Any], targets: Sequence[Any], *values: Any) -> bool:
+    """Whether operands, targets and values can be looked up in a cache, or einsumx's own error says why not.
 
     The hash of a user's own class may raise anything, and so may the signature of another framework's array.
     """
+    arrays = [*operands, *[target for target in targets if target is not None]]
+    arrays = [array for array in arrays if type(array) not in _NUMBERS]
     try:
-        adapter, is_plain = backend_of(tuple([type(each) for each in arrays if type(each) not in _NO_ARRAYS]))
+        adapter, is_plain = backend_of(tuple(map(type, arrays)))
     except BackendError:
         return False
     if adapter is None or not is_plain:
         return False
     try:
-        hash((values, *[adapter.signature(each) for each in arrays if type(each) not in _NO_ARRAYS]))
+        hash((values, *map(adapter.signature, arrays)))
     except EinsumxError:
         return True
     except REFUSALS:
@@ -169,19 +185,12 @@ def is_key(arrays: Sequence[Any], *values: Any) -> bool:
     return True
 
 
-_NO_ARRAYS = _NUMBERS | {type(None)}
-
-
-def _serving_beside_numbers(arrays: Sequence[Any]) -> Adapter:
-    """The adapter of the first of these operands that is no Python number; BackendError if there is none."""
-    return serving(next((kind for kind in map(type, arrays) if kind not in _NUMBERS), type(arrays[0])))
-
-
 def _look_up(
     adapter: Adapter,
     translation: Translation,
     written: str | Labels,
-    arrays: Sequence[Any],
+    signatures: Iterable[Any],
+    first: Array,
     out: Array | None,
     options: Mapping[str, Any],
     added: Array | None = None,
@@ -189,32 +198,18 @@ def _look_up(
 ) -> Run:
     """The function for these arguments; see :func:`ready`.
 
-    ``added`` is the array that the result is added to, if that is not ``out``, and ``kinds`` are those of the factors.
+    ``first`` is an array among the operands, ``added`` the one that the result is added to, if that is not ``out``, and
+    ``kinds`` are those of the factors.
     """
-    signature, mode = adapter.signature, None
-    if adapter.is_mode_set is not None and adapter.is_mode_set():
-        mode = mode_of(adapter, next(array for array in arrays if type(array) not in _NUMBERS))
-    keywords = []
-    for name, value in options.items():
-        kind: type = type(value)
-        if kind is list or kind is tuple:
-            try:
-                value = dumps(value, 2)
-            except ValueError as error:  # a value of another type than Python's own
-                raise Uncacheable from error
-        elif hasattr(value, "__iter__") and not isinstance(value, str | tuple):
-            raise Uncacheable  # it may be read only once, or have other items in the next call
-        keywords.append((name, kind, value))
+    is_mode_set, signature, values = adapter.is_mode_set, adapter.signature, options.values()
+    has_lists = not LISTS.isdisjoint(map(type, values))
     key: Key = (
         effort.get_effort() if effort.is_set else "estimate",
-        mode,
+        None if is_mode_set is None or not is_mode_set() else mode_of(adapter, first),
         None if added is None else signature(added),
         kinds,
-        tuple(keywords),
+        *(as_key(options) if has_lists else (*options, *map(type, values), *values)),
     )
-    signatures: Iterable[Any] = map(signature, arrays)
-    if not _NUMBERS.isdisjoint(map(type, arrays)):
-        signatures = [type(each) if type(each) in _NUMBERS else signature(each) for each in arrays]
     return ready(adapter, translation, written, key, None if out is None else signature(out), *signatures)
 
 
@@ -259,12 +254,11 @@ _PLAIN = frozenset([int, str, type(...)])
 
 
 def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
-    """The sublists and the arrays of a call such as ``einsum(x, w, "batch d, d out -> batch out")``."""
+    """The text of names and the arrays of a call such as ``einsum(x, w, "batch d, d out -> batch out")``."""
     *arrays, text = first, *others
     if type(text) is not str or "->" not in text:
         raise Uncacheable
-    sublists, output = names_as_sublists(text, len(arrays))
-    return (*sublists, output), arrays
+    return (text,), arrays
 
 
 @cached("calls")
@@ -296,12 +290,11 @@ def ready(
     """
     if type in map(type, signatures):
         return _with_numbers(adapter, translation, written, key, out, signatures)
-    _, _, added, kinds, keywords = key or _NO_KEY
+    _, _, added, kinds, *keywords = key or _NO_KEY
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
-    equation = written if isinstance(written, str) else _from_sublists(written, len(signatures))
+    equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
-        options = {name: _unmarshalled(value) if kind in (list, tuple) else value for name, kind, value in keywords}
-        fields = translation(adapter, options)
+        fields = translation(adapter, from_key(keywords) if keywords else {})
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)
@@ -325,7 +318,7 @@ def ready(
         raise Uncacheable from error
 
 
-_NO_KEY: Key = ("estimate", None, None, None, ())
+_NO_KEY: Key = ("estimate", None, None, None)
 
 
 def _with_numbers(
@@ -343,7 +336,7 @@ def _with_numbers(
     of_arrays = [signature for signature in signatures if not isinstance(signature, type)]
     check_plain(adapter, of_arrays)
     dtype = dtype_rules.promoted(adapter, list(map(adapter.operand, of_arrays)))
-    _, _, added, kinds, _ = key or _NO_KEY
+    _, _, added, kinds, *_ = key or _NO_KEY
     start = sum(each is not None for each in (kinds, out, added))  # before the operands
     numbers = [start + place for place, each in enumerate(signatures) if isinstance(each, type)]
     first = next(start + place for place, each in enumerate(signatures) if not isinstance(each, type))
@@ -358,16 +351,9 @@ def _with_numbers(
     return run
 
 
-def _unmarshalled(value: bytes) -> Any:
-    """A marshalled list or tuple; Uncacheable if it contained bytes or arrays, which are marshalled as bytes."""
-    items = loads(value)
-    for item in items:
-        if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
-            raise Uncacheable
-    return items
-
-
-def _from_sublists(written: Labels, count: int) -> Written:
+def _from_labels(written: Labels, count: int) -> Written:
+    if type(written[0]) is str:
+        return names_as_sublists(written[0], count)
     return written[:count], written[count] if len(written) > count else None
 
 

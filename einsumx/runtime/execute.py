@@ -43,7 +43,7 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
         if context is not None:
             with context:
                 calls, values = _fold(program, adapter, constants, calls)
-    finish = _finish(program, adapter)
+    finish = None if program.contraction.equation.output else _finish(program, adapter)
     run = _of_pair(calls, arguments, program.result, finish) if arguments else None
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
@@ -51,15 +51,11 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
 
 
 def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None:
-    """The function that makes a result without axes an element; None if it is one, or has axes."""
-    contraction = program.contraction
-    if contraction.equation.output:
-        return None
-    last, algebra = program.ops[-1], contraction.algebra
+    """The function that makes a result without axes an element; None if it is one."""
+    last = program.ops[-1]
     is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
-    if is_sum and algebra.is_plain and contraction.dtype != "object":
-        return None
-    return algebra.finish(adapter)
+    is_element = is_sum and program.algebra.is_plain and program.dtype != "object"
+    return None if is_element else program.algebra.finish(adapter)
 
 
 Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
@@ -189,7 +185,7 @@ def run_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, 
     """
     fixed = dict(constants or {})
     arguments = [slot for slot in range(len(program.operands)) if slot not in fixed]
-    finish = _finish(program, adapter)
+    finish = None if program.shape else _finish(program, adapter)
     last = last_uses(program.calls, program.result)
 
     def kernel_of(op: Op) -> Callable[..., Any]:

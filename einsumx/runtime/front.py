@@ -37,7 +37,13 @@ _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
 def contraction(
-    request: Request, adapter: Adapter, operands: tuple[Operand, ...], device: str, *, are_there: bool = False
+    request: Request,
+    adapter: Adapter,
+    operands: tuple[Operand, ...],
+    device: str,
+    equation: SizedEquation | None = None,
+    *,
+    are_there: bool = False,
 ) -> Contraction:
     """What a call computes: its equation bound, its dtypes resolved, its path found.
 
@@ -49,16 +55,28 @@ def contraction(
         adapter: the framework's.
         operands: shape, dtype and layout of each.
         device: where to compute.
+        equation: with sizes, if the caller has bound it already.
         are_there: the arrays are there to be contracted now, so that the steps have to fit into free memory.
 
     Raises:
         EinsumxError: as :func:`einsumx.einsum` does.
     """
-    equation = sized_equation(request.written, tuple(map(_shape_of, operands)))
+    shapes = tuple(map(_shape_of, operands))
+    equation = equation or sized_equation(request.written, shapes)
     mode = adapter.planning_mode(device)
     if mode is not None and request.dtype is None and request.out is None and request.is_cast:
         request = _cast(request, adapter, equation, operands, device, mode)
-    return resolved(request, adapter, equation, operands, place_of(request.algebra, adapter, device), are_there)
+    place = place_of(request.algebra, adapter, device)
+    traits = place.traits
+    dtype = _result_dtype(adapter, operands, request)
+    if traits.dtypes is not None:
+        check_dtypes(adapter, traits.dtypes, dtype, request.accumulate, *map(_dtype_of, operands))
+    accumulate = request.accumulate and accumulator(operands, request.accumulate, dtype, traits)
+    if equation.shapes != shapes:  # unknown sizes have names now
+        operands = tuple(map(_in_shape, operands, equation.shapes))
+    steps = _path_of(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
+    conjugated = _of_complex(request.conj, operands) if request.conj else ()
+    return Contraction(equation, operands, dtype, steps, place, accumulate, request.algebra, conjugated)
 
 
 def _cast(
@@ -74,29 +92,10 @@ def _cast(
     return replace(request, dtype=dtype, casting=casting)
 
 
-def resolved(
-    request: Request,
-    adapter: Adapter,
-    equation: SizedEquation,
-    operands: tuple[Operand, ...],
-    place: Place,
-    are_there: bool = False,
-) -> Contraction:
-    """The contraction of a bound equation: its dtypes resolved, its path found; for the arguments see above."""
-    traits = place.traits
-    dtype = _result_dtype(adapter, operands, request)
-    if traits.dtypes is not None:
-        check_dtypes(adapter, traits.dtypes, dtype, request.accumulate, *map(_dtype_of, operands))
-    accumulate = request.accumulate and accumulator(operands, request.accumulate, dtype, traits)
-    if equation.shapes != tuple(map(_shape_of, operands)):  # unknown sizes have names now
-        operands = tuple(map(_in_shape, operands, equation.shapes))
-    steps = _path_of(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
-    positions: Any = request.conj
-    conjugated = tuple([
-        position for position in _positions(positions, len(operands))
-        if kind(operands[position].dtype) in "cO"  # objects may be complex numbers
-    ])  # fmt: skip
-    return Contraction(equation, operands, dtype, steps, place, accumulate, request.algebra, conjugated)
+def _of_complex(conj: Any, operands: Sequence[Operand]) -> tuple[int, ...]:
+    """The positions of ``conj=`` whose operands are not real; objects may be complex numbers."""
+    positions = _positions(conj, len(operands))
+    return tuple([position for position in positions if kind(operands[position].dtype) in "cO"])
 
 
 def _positions(conj: tuple[int, ...], count: int) -> tuple[int, ...]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.caches import cached
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
-from einsumx.measuring import wisdom
+from einsumx.measuring import effort, wisdom
 from einsumx.planner.lower import lower
 from einsumx.runtime import execute
 from einsumx.runtime.conversion import check_byte_order, described, one_device
 from einsumx.runtime.front import contraction
+from einsumx.runtime.request import Request, as_key, from_key
 
 if TYPE_CHECKING:
     from einsumx import log
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from einsumx.ir.contraction import Contraction
     from einsumx.ir.program import Program
     from einsumx.runtime import measured
-    from einsumx.runtime.request import Request
+    from einsumx.runtime.request import Written
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
     measured = LazyModule("einsumx.runtime.measured")
@@ -56,7 +57,20 @@ def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prep
         adapter: the framework's.
         arrays: the operands.
     """
-    return from_signatures(request, adapter, adapter.signatures(request.written, arrays))
+    signatures = adapter.signatures(request.written, arrays)
+    if request.framework or request.effort is not None or not isinstance(request.optimize, str | bool | tuple):
+        return from_signatures(request, adapter, signatures)  # an optimizer object may find another path next time
+    mode = adapter.planning_mode(adapter.device_of(signatures[0]) if signatures else "")
+    key = as_key(request.planning())
+    return _by_signatures(adapter, request.written, mode, effort.get_effort(), key, *signatures)
+
+
+@cached("signatures")
+def _by_signatures(
+    adapter: Adapter, written: Written, _: Hashable, __: str, key: tuple[Any, ...], *signatures: Signature
+) -> Prepared:
+    """The same by signatures, :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`, effort, and other fields."""
+    return from_signatures(Request(written, (), **from_key(key)), adapter, signatures)
 
 
 def from_signatures(
@@ -121,11 +135,11 @@ def plan(asked: Contraction, adapter: Adapter, is_path_free: bool = True) -> Pro
 
     This needs no array, and imports no framework if all dtypes are equal.
     """
-    program = None
+    program: Program | None = None
     if asked.algebra is PLUS_TIMES and wisdom.may_have(adapter, asked.place.device, asked.equation):
         program = measured.remembered(adapter, asked, is_path_free)
     if program is None:
-        program = planned(asked)
+        program = asked.algebra.lowered(lower(asked))
     if "logging" in sys.modules and log.tells_plans():
         text.tell_plan(program, adapter)
     return program

@@ -85,7 +85,7 @@ def is_as_broadcast(operand: Operand, planned: Operand) -> bool:
     return not any(size > 1 and not assumed and stride for size, assumed, stride in axes)
 
 
-@cached("stored")
+@cached("runs")
 def _verified_run(program: Program, adapter: Adapter, device: str, fits: bool, _: Hashable) -> Run:
     """The function that runs a program on a device in :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`."""
     verify(program)

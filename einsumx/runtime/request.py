@@ -6,12 +6,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from inspect import Parameter, signature
+from marshal import dumps, loads
 from operator import index
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
-from einsumx.caches import cached
+from einsumx.caches import Uncacheable
 from einsumx.dtypes import Casting, check_casting
 from einsumx.errors import BackendError, EquationError, SublistError, shown
 from einsumx.imports import LazyModule
@@ -122,7 +123,6 @@ def array_places(kinds: Sequence[type]) -> range:
     return range(0, len(kinds) // 2 * 2, 2)
 
 
-@cached("names")
 def names_as_sublists(text: str, count: int) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[Hashable, ...]]:
     """The sublists of a text of names for ``count`` operands; see :func:`einsumx.ir.parse.parse_names`."""
     return parse.parse_names(text, count)
@@ -317,6 +317,15 @@ class Request:
         request = replace(self, dtype=dtype, accumulate=accumulate)
         return _with_framework(adapter, request) if self.framework else request
 
+    def planning(self) -> dict[str, Any]:
+        """The fields that a plan depends on and that differ from their defaults; but the keywords of one framework."""
+        found = {"is_cast": False} if self.out is not None or not self.is_cast else {}
+        for name, default in _PLANNING.items():
+            value = getattr(self, name)
+            if value is not default and value != default:
+                found[name] = value
+        return found
+
     def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The public function that was called, its arguments before the equation, and its keywords."""
         keywords = self.keywords()
@@ -338,6 +347,9 @@ _KEYWORDS = tuple([name for name in Keywords.__annotations__ if name not in Fram
 """The keywords of :func:`einsumx.einsum` that every framework has."""
 
 _DEFAULTS = {each.name: each.default for each in fields(Request)}
+
+_PLANNING = {name: _DEFAULTS[name] for name in (*SumKeywords.__annotations__, "algebra") if name != "backend"}
+"""The keywords of every framework that a plan depends on, and the algebra, with their defaults."""
 
 
 def fields_of(function: str, keywords: Mapping[str, Any], known: type) -> dict[str, Any]:
@@ -391,6 +403,44 @@ def taking(known: type, **defaults: Any) -> Callable[[Function], Function]:
         return function
 
     return decorate
+
+
+LISTS = frozenset((list, tuple))
+"""The types of values that keys have as bytes, which tell 0, 0.0 and False apart."""
+
+
+def as_key(keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Keywords as a part of a key: their names, the types of their values, and the values.
+
+    Raises:
+        Uncacheable: a list or tuple contains a value of another type than Python's own.
+    """
+    kinds = list(map(type, keywords.values()))
+    try:
+        values = [dumps(value, 2) if kind in LISTS else value for kind, value in zip(kinds, keywords.values())]
+    except ValueError as error:
+        raise Uncacheable from error
+    return *keywords, *kinds, *values
+
+
+def from_key(key: Sequence[Any]) -> dict[str, Any]:
+    """The keywords of a key of :func:`as_key`.
+
+    Raises:
+        Uncacheable: bytes, or arrays, which become bytes, are in a list; or another iterable is a value, which may be
+            read only once, or have other items in the next call.
+    """
+    count, keywords = len(key) // 3, {}
+    for name, kind, value in zip(key, key[count:], key[2 * count :]):
+        keywords[name] = value
+        if kind in LISTS:
+            keywords[name] = items = loads(value)
+            for item in items:
+                if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
+                    raise Uncacheable
+        elif hasattr(value, "__iter__") and not isinstance(value, str | tuple):
+            raise Uncacheable
+    return keywords
 
 
 _SUCCESSORS = {

@@ -81,8 +81,7 @@ def parts_of(program: BlockedProgram, piece: Piece) -> list[Part]:
 
 def block_bytes(program: BlockedProgram) -> int:
     """Bytes of the largest block of the result, as it is computed."""
-    sizes, counts = program.contraction.equation.sizes, program.blocking.counts
-    elements = prod(-(-sizes[label] // counts[label]) for label in program.blocking.root.output)
+    elements = prod(program.grid.largest[label] for label in program.blocking.root.output)
     return elements * itemsize(program.compute_dtype)
 
 

@@ -21,7 +21,6 @@ from uuid import uuid4
 from einsumx.blocked.program import BlockedProgram
 from einsumx.host import files
 from einsumx.imports import imported
-from einsumx.ir.layout import ranges
 from einsumx.storage.array_files import grain, mapped_file
 from einsumx.storage.stores import folder_of, is_object_store, writes_at_once
 from einsumx.streaming.shared_operands import Mapped, Zarr, file_of, zarr_of
@@ -65,8 +64,7 @@ def result_files(out: Any, program: BlockedProgram) -> ResultFiles | None:
 
 def _is_disjoint(program: BlockedProgram, chunk: Sequence[int]) -> bool:
     """Whether no chunk has elements of two blocks."""
-    sizes, counts = program.contraction.equation.sizes, program.blocking.counts
-    cuts = [ranges(sizes[label], counts[label]) for label in program.blocking.root.output]
+    cuts = [program.grid.ranges[label] for label in program.blocking.root.output]
     return all(cut.start % size == 0 for cut_axis, size in zip(cuts, chunk) for cut in cut_axis)
 
 
