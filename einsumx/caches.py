@@ -43,7 +43,7 @@ class CacheInfo(NamedTuple):
 
 
 def cached(name: str, *, typed: bool = False) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Value]]:
-    """A decorator that keeps a function's results in the cache of that name; if ``typed``, by the arguments' types too."""
+    """A decorator that keeps a function's results in the cache of that name; ``typed``, if 1 and True differ in it."""
 
     def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
         wrapper = lru_cache(_BOUNDS[name], typed)(function)
