@@ -294,7 +294,7 @@ def ready(
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
-        fields = translation(adapter, from_key(keywords) if keywords else {})
+        fields = {} if key is None and translation is of_einsum else translation(adapter, from_key(keywords))
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)
