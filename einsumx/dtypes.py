@@ -143,8 +143,3 @@ def check_casting(casting: Any) -> Casting:
         if isinstance(casting, str) and casting == rule:
             return rule
     raise ValueError(f"casting must be one of {', '.join(_RULES)}, not {shown(casting)}")
-
-
-def arithmetic(dtype: str) -> float:
-    """The cost of a multiply-add in units of one of float32."""
-    return itemsize(dtype) / 4 * (2 if kind(dtype) == "c" else 1)

@@ -93,7 +93,7 @@ def test_a_plan_and_an_expression_take_arrays_of_any_sizes_and_check_those_that_
 def test_plans_with_unknown_sizes_are_compared_hashed_and_pickled():
     planned = plan("ij,jk->ik", (None, 3), (3, None))
     assert pickle.loads(pickle.dumps(planned)) == planned
-    assert plan("ij,jk->ik", (None, 3), (3, None)) is planned
+    assert plan("ij,jk->ik", (None, 3), (3, None)) == planned
     assert planned != plan("ij,jk->ik", (TYPICAL, 3), (3, TYPICAL))
 
 

@@ -426,7 +426,7 @@ class NumpyAdapter(Adapter):
 
     def prepare(self, run: Run, program: Program) -> Run:
         types, is_loud, casts = set(), False, False
-        for operand in program.operands:
+        for operand in program.contraction.operands:
             types.add(operand.dtype)
         for op in program.ops:
             is_loud, casts = is_loud or type(op) in _LOUD, casts or type(op) is Cast

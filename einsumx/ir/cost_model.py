@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
-from einsumx.dtypes import FLOATS, arithmetic, itemsize, kind
+from einsumx.dtypes import FLOATS, itemsize, kind
 from einsumx.ir import ops
 from einsumx.ir.fill import work
 from einsumx.ir.ops import Op
@@ -269,6 +269,8 @@ def relative_work(dtype: str, rates: Rates) -> float:
     >>> [relative_work(dtype, gpu) for dtype in ("float16", "float32", "float64", "complex64", "complex128", "int64")]
     [0.125, 1.0, 2.0, 4.0, 8.0, 2.0]
     """
-    parts, size = (4, itemsize(dtype) // 2) if kind(dtype) == "c" else (1, itemsize(dtype))
+    size, parts = itemsize(dtype), 1
+    if kind(dtype) == "c":
+        size, parts = size // 2, 4
     rate = {2: rates.half, 8: rates.double}.get(size, 0.0) if dtype in FLOATS else 0.0
-    return parts * rates.gemm / rate if rate else arithmetic(dtype)
+    return parts * rates.gemm / rate if rate else parts * size / 4

@@ -54,8 +54,10 @@ def lower(contraction: Contraction, names: Sequence[str] = ()) -> Program:
         result = len(operands)
         calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, contraction.dtype),)
     else:
-        is_searched = bool(names or contraction.conjugated) or contraction.sums is not None
-        lowered = None if is_searched else direct_ops(contraction)
+        is_usual = not (names or contraction.conjugated) and (
+            contraction.accumulate is None or equation.is_rearrangement
+        )
+        lowered = direct_ops(contraction) if is_usual else None
         if lowered is None:
             lowered = _lowered(contraction, selection.Choosing(names) if names else selection.BY_COST)
         calls, result = lowered

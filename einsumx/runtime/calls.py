@@ -51,7 +51,7 @@ Uncacheable if the call cannot be cached. It stands in the cache for the functio
 
 Key: TypeAlias = tuple[Any, ...]
 """What else a call depends on: the effort, the mode of :func:`mode_of`, the signature of the array to which the result
-is added, the kinds of factors, and the keywords as :func:`~einsumx.runtime.request.as_key` has them."""
+is added, and the kinds of factors."""
 
 _NUMBERS = frozenset([bool, int, float, complex])
 
@@ -201,16 +201,17 @@ def _look_up(
     ``first`` is an array among the operands, ``added`` the one that the result is added to, if that is not ``out``, and
     ``kinds`` are those of the factors.
     """
-    is_mode_set, signature, values = adapter.is_mode_set, adapter.signature, options.values()
-    has_lists = not LISTS.isdisjoint(map(type, values))
+    is_mode_set, signature = adapter.is_mode_set, adapter.signature
     key: Key = (
         effort.get_effort() if effort.is_set else "estimate",
         None if is_mode_set is None or not is_mode_set() else mode_of(adapter, first),
         None if added is None else signature(added),
         kinds,
-        *(as_key(options) if has_lists else (*options, *map(type, values), *values)),
     )
-    return ready(adapter, translation, written, key, None if out is None else signature(out), *signatures)
+    if not LISTS.isdisjoint(map(type, options.values())):
+        options = as_key(options)
+    target = None if out is None else signature(out)
+    return ready(adapter, translation, written, key, target, *signatures, **options)
 
 
 def mode_of(adapter: Adapter, array: Array) -> Hashable:
@@ -261,7 +262,7 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
     return (text,), arrays
 
 
-@cached("calls")
+@cached("calls", typed=True)
 def ready(
     adapter: Adapter,
     translation: Translation,
@@ -270,11 +271,9 @@ def ready(
     out: Signature | None,
     /,
     *signatures: Any,
+    **options: Any,
 ) -> Run:
     """The function for operands, and ``out``, of these signatures; see :func:`delivery`.
-
-    A look-up need not tell types of values in signatures apart: these begin with the type of the array, and two of one
-    type have values of the same types.
 
     Args:
         adapter: of the first array.
@@ -283,18 +282,19 @@ def ready(
         key: what else the call depends on; None if that is nothing.
         out: the signature of ``out``; None for a new result.
         *signatures: those of the operands, and the types of Python numbers.
+        **options: the other keywords, as :func:`~einsumx.runtime.request.as_key` has them.
 
     Raises:
         Uncacheable: such calls have to be checked every time.
         EinsumxError: the call is wrong.
     """
     if type in map(type, signatures):
-        return _with_numbers(adapter, translation, written, key, out, signatures)
-    _, _, added, kinds, *keywords = key or _NO_KEY
+        return _with_numbers(adapter, translation, written, key, out, signatures, options)
+    _, _, added, kinds = key or _NO_KEY
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
-        fields = translation(adapter, from_key(keywords) if keywords else {})
+        fields = translation(adapter, from_key(options) if options else options)
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)
@@ -328,6 +328,7 @@ def _with_numbers(
     key: Key | None,
     out: Signature | None,
     signatures: Sequence[Signature | type],
+    options: Mapping[str, Any],
 ) -> Run:
     """A function that makes arrays of Python numbers among its operands, and looks up the call with these.
 
@@ -336,7 +337,7 @@ def _with_numbers(
     of_arrays = [signature for signature in signatures if not isinstance(signature, type)]
     check_plain(adapter, of_arrays)
     dtype = dtype_rules.promoted(adapter, list(map(adapter.operand, of_arrays)))
-    _, _, added, kinds, *_ = key or _NO_KEY
+    _, _, added, kinds = key or _NO_KEY
     start = sum(each is not None for each in (kinds, out, added))  # before the operands
     numbers = [start + place for place, each in enumerate(signatures) if isinstance(each, type)]
     first = next(start + place for place, each in enumerate(signatures) if not isinstance(each, type))
@@ -345,7 +346,7 @@ def _with_numbers(
         arrays = list(arguments)
         for place in numbers:
             arrays[place] = adapter.scalar(arrays[place], arrays[first], dtype)
-        found = ready(adapter, translation, written, key, out, *map(adapter.signature, arrays[start:]))
+        found = ready(adapter, translation, written, key, out, *map(adapter.signature, arrays[start:]), **options)
         return found(*arrays)
 
     return run

@@ -63,7 +63,7 @@ def contraction(
     """
     shapes = tuple(map(_shape_of, operands))
     equation = equation or sized_equation(request.written, shapes)
-    mode = adapter.planning_mode(device)
+    mode = None if adapter.is_mode_set is None else adapter.planning_mode(device)
     if mode is not None and request.dtype is None and request.out is None and request.is_cast:
         request = _cast(request, adapter, equation, operands, device, mode)
     place = place_of(request.algebra, adapter, device)
@@ -74,7 +74,10 @@ def contraction(
     accumulate = request.accumulate and accumulator(operands, request.accumulate, dtype, traits)
     if equation.shapes != shapes:  # unknown sizes have names now
         operands = tuple(map(_in_shape, operands, equation.shapes))
-    steps = _path_of(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
+    if len(operands) < 3:
+        steps = path.find_path(equation, request.optimize, operands)
+    else:
+        steps = _searched_path(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
     conjugated = _of_complex(request.conj, operands) if request.conj else ()
     return Contraction(equation, operands, dtype, steps, place, accumulate, request.algebra, conjugated)
 
@@ -178,18 +181,16 @@ def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
     return replace(operand, shape=shape, strides=strides)
 
 
-def _path_of(
+def _searched_path(
     sized: SizedEquation, optimize: Any, operands: Sequence[Operand], place: Place, dtype: str, adapter: Adapter | None
 ) -> Path:
-    """The path of a contraction: see :func:`~einsumx.planner.path.find_path`.
+    """The path of several steps: see :func:`~einsumx.planner.path.find_path`.
 
     Args:
         sized, optimize, operands: as there.
         place, dtype: where it is computed, and in which dtype.
         adapter: of the arrays that are there to be contracted now, so that the steps have to fit into free memory.
     """
-    if len(operands) < 3:
-        return path.find_path(sized, optimize, operands)
 
     def room() -> float:
         blocks = None if adapter is None else adapter.blocks

@@ -62,12 +62,12 @@ def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prep
         return from_signatures(request, adapter, signatures)  # an optimizer object may find another path next time
     mode = adapter.planning_mode(adapter.device_of(signatures[0]) if signatures else "")
     key = as_key(request.planning())
-    return _by_signatures(adapter, request.written, mode, effort.get_effort(), key, *signatures)
+    return _by_signatures(adapter, request.written, mode, effort.get_effort(), *signatures, **key)
 
 
-@cached("signatures")
+@cached("signatures", typed=True)
 def _by_signatures(
-    adapter: Adapter, written: Written, _: Hashable, __: str, key: tuple[Any, ...], *signatures: Signature
+    adapter: Adapter, written: Written, _: Hashable, __: str, /, *signatures: Signature, **key: Any
 ) -> Prepared:
     """The same by signatures, :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`, effort, and other fields."""
     return from_signatures(Request(written, (), **from_key(key)), adapter, signatures)

@@ -409,32 +409,29 @@ LISTS = frozenset((list, tuple))
 """The types of values that keys have as bytes, which tell 0, 0.0 and False apart."""
 
 
-def as_key(keywords: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Keywords as a part of a key: their names, the types of their values, and the values.
+def as_key(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords that a cache can tell apart by value and type: a list or tuple is a pair of its type and its bytes.
 
     Raises:
         Uncacheable: a list or tuple contains a value of another type than Python's own.
     """
-    kinds = list(map(type, keywords.values()))
-    try:
-        values = [dumps(value, 2) if kind in LISTS else value for kind, value in zip(kinds, keywords.values())]
-    except ValueError as error:
-        raise Uncacheable from error
-    return *keywords, *kinds, *values
-
-
-def from_key(key: Sequence[Any]) -> dict[str, Any]:
-    """The keywords of a key of :func:`as_key`.
-
-    Raises:
-        Uncacheable: bytes, or arrays, which become bytes, are in a list; or another iterable is a value, which may be
-            read only once, or have other items in the next call.
-    """
-    count, keywords = len(key) // 3, {}
-    for name, kind, value in zip(key, key[count:], key[2 * count :]):
-        keywords[name] = value
+    key = dict(keywords)
+    for name, value in keywords.items():
+        kind: type = type(value)
         if kind in LISTS:
-            keywords[name] = items = loads(value)
+            try:
+                key[name] = kind, dumps(value, 2)
+            except ValueError as error:
+                raise Uncacheable from error
+    return key
+
+
+def from_key(key: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of :func:`as_key`; Uncacheable if bytes or arrays, which become bytes, are in a list."""
+    keywords = dict(key)
+    for name, value in key.items():
+        if type(value) is tuple:
+            keywords[name] = items = loads(value[1])
             for item in items:
                 if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
                     raise Uncacheable
