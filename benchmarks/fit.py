@@ -32,7 +32,7 @@ from einsumx.planner.selection import Selection
 from einsumx.runtime.equations import sized_equation
 
 RATES = ("call", "view", "matrix", "gemm", "stream", "copy", "permute", "run", "native", "sweep")
-CONSTANTS = ("_LEAST_SIDE", "_INNER_BATCH", "_START", "_FILL")
+CONSTANTS = ("_LEAST_SIDE", "_START", "_FILL")
 """Numbers in ``einsumx.ir.cost_model`` that are fitted with the rates."""
 
 STEPS, DAMPING, STEP = 12, 1.0, 1e-3

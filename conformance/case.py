@@ -110,7 +110,7 @@ class Case:
 
         >>> from einsumx.conformance.suite import cases
         >>> next(iter(cases("quick"))).id
-        'forms/-> () float32'
+        'forms/ij,jk->ik (2,3) (3,4) float32'
         """
         dtypes = [operand.dtype for operand in self.operands]
         shapes = list(map(_shape_text, self.operands))

@@ -199,8 +199,8 @@ def test_the_types_of_a_public_class_can_be_read(name):
 def test_the_types_of_what_plans_and_limits_have_are_those_of_the_values():
     from concurrent.futures import Executor
 
-    from einsumx.ir.ops import Matmul
+    from einsumx.ir.ops import Op
 
     hints = get_type_hints(einsumx.Plan)
-    assert Matmul in get_args(get_args(hints["ops"])[0])
+    assert get_args(hints["ops"])[0] is Op
     assert Executor in get_args(get_type_hints(einsumx.MemoryLimit)["executor"])

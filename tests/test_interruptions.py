@@ -49,7 +49,7 @@ def interrupted(frame_of, call, error=InterruptError):
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("function", ["_ready_plain", "runnable", "direct_product", "run_of"])
+@pytest.mark.parametrize("function", ["ready", "runnable", "direct_product", "run_of"])
 def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     einsumx.cache_clear()
     with pytest.raises(InterruptError):
@@ -102,7 +102,7 @@ def test_a_runtime_error_of_a_handler_is_not_taken_for_a_thread_that_cannot_star
 REFUSING = [
     (InterruptError, "from_signatures", lambda: einsumx.einsum("ij,jk->ki", LHS, RHS, optimize=[(0, 1)])),
     (InterruptError, "from_signatures", lambda: einsumx.addeinsum(np.ones(2), "ij->i", LHS, alpha=np.array(2.0))),
-    (InterruptError, "serving", lambda: einsumx.einsum("ij->i", [[1.0, 2.0]])),
+    (InterruptError, "arrays_of", lambda: einsumx.einsum("ij->i", [[1.0, 2.0]])),
     (AlarmError, "empty", lambda: get_backend("numpy").blocks.find_device("cpu")),
     (AlarmError, "device", lambda: get_backend("numpy").blocks.find_device("cpu")),
     (AlarmError, "_value", lambda: einsumx.addeinsum(np.ones(2), "ij->i", LHS, alpha=np.array(2.0))),

@@ -61,7 +61,7 @@ def test_the_library_s_own_einsum_is_called_where_the_readme_says_so():
     def calls_it(equation, *shapes, **options):
         return " = einsum " in str(einsumx.plan(equation, *shapes, **options))
 
-    assert calls_it("ij,jk->ik", (2, 2), (2, 2), backend="mxnet", dtypes="float32")
+    assert calls_it("bij,jk->bik", (2, 3, 4), (4, 5))
     assert calls_it("ij,jk->ik", (200, 200), (200, 200), backend="mxnet", dtypes="int32")
     assert calls_it("ac,abc->cb", (2, 2000), (2, 2, 2000), dtypes="float32")
     assert not calls_it("ij,jk->ik", (2, 2), (2, 2))

@@ -137,7 +137,7 @@ def added_first(function: Function) -> Function:
         try:
             if type(equation) is not str:
                 written, arrays = _split_sublists(equation, operands)
-            if not arrays or c is None:
+            if not arrays or c is None or type(c) in _NUMBERS:
                 raise Uncacheable
             scale = factors.factors_of(alpha, beta)
             adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
