@@ -427,7 +427,12 @@ def as_key(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_key(key: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of :func:`as_key`; Uncacheable if bytes or arrays, which become bytes, are in a list."""
+    """The keywords of :func:`as_key`.
+
+    Raises:
+        Uncacheable: bytes, or arrays, which become bytes, are in a list; or another iterable is a value, which may be
+            read only once, or have other items in the next call.
+    """
     keywords = dict(key)
     for name, value in key.items():
         if type(value) is tuple:
