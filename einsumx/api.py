@@ -87,6 +87,8 @@ def einsum(*operands: Any, **keywords: Unpack[Keywords]) -> Any:
             ``einsum(a, [0, 1], b, [1, 2], [0, 2])``; or arrays and a text of names, as in einops,
             ``einsum(x, w, "batch d, d out -> batch out")``. Axes of size 1 broadcast.
         out: an array of the result's shape to write to; it may overlap the operands.
+        conj: the positions of the operands whose complex conjugates are contracted: an integer or several. Negative
+            ones count from the last operand. Real operands are their own conjugates.
         dtype: the dtype to compute in and to return; by default, the framework's promotion of the operands' dtypes.
         accumulate: the dtype in which products and sums are computed. It holds all values of the operands and of the
             result, to whose dtype each element is rounded once. By default that of the result, and at least
@@ -110,7 +112,7 @@ def einsum(*operands: Any, **keywords: Unpack[Keywords]) -> Any:
         The result, on the operands' framework and device.
 
     Raises:
-        EquationError: the equation is malformed.
+        EquationError: the equation is malformed, or ``conj`` has a position without an operand, or one twice.
         SizeError: the operands' ranks or sizes do not match it.
         PathError: the path does not fit the operands.
         BackendError: operands of two frameworks or devices, a cast that ``casting`` does not allow, or a keyword that

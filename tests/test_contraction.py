@@ -39,6 +39,7 @@ OTHERS = {
     "place": Place("numpy", "cpu", NUMPY.traits("cpu")),
     "accumulate": "float64",
     "algebra": max_plus.algebra,
+    "conjugated": (1,),
 }
 """For each field, another value than that of ``BASE``."""
 
@@ -106,18 +107,18 @@ def test_the_contraction_in_another_place_keeps_the_value(name):
 class Wider(Contraction):
     """A contraction with one more field, which nothing knows."""
 
-    conjugated: tuple[int, ...] = ()
+    turned: tuple[int, ...] = ()
 
 
 def test_a_new_field_reaches_keys_identities_and_other_places():
     values = {each.name: getattr(BASE, each.name) for each in fields(BASE)}
-    usual, conjugated = Wider(**values), Wider(**values, conjugated=(1,))
-    assert usual != conjugated
-    assert hash(usual) != hash(conjugated)
-    assert repr(usual) != repr(conjugated)
-    assert key_of(usual, True) == key_of(BASE, True) != key_of(conjugated, True)
-    assert identity(usual) == identity(BASE) != identity(conjugated)
-    assert moved(conjugated, get_backend("torch"), "").conjugated == (1,)
+    usual, turned = Wider(**values), Wider(**values, turned=(1,))
+    assert usual != turned
+    assert hash(usual) != hash(turned)
+    assert repr(usual) != repr(turned)
+    assert key_of(usual, True) == key_of(BASE, True) != key_of(turned, True)
+    assert identity(usual) == identity(BASE) != identity(turned)
+    assert moved(turned, get_backend("torch"), "").turned == (1,)
 
 
 # -- the keywords of a call ------------------------------------------------------------------------------------------

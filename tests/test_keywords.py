@@ -18,7 +18,7 @@ a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 EQUATION = "ij,jk->ik"
 
 FRAMEWORK = ("precision", "preferred_element_type", "out_sharding")
-KEYWORDS = ("out", "dtype", "accumulate", "order", "casting", "optimize", "backend", "memory_limit", *FRAMEWORK)
+KEYWORDS = ("out", "dtype", "accumulate", "order", "casting", "optimize", "backend", "memory_limit", "conj", *FRAMEWORK)
 
 
 # -- None ---------------------------------------------------------------------------------------------------------
@@ -48,10 +48,10 @@ def test_a_keyword_that_the_framework_does_not_have_is_an_error(name):
         expression(EQUATION, (2, 3), (3, 4), **{name: value})(a, b)
 
 
-OF_EXPRESSION = ("dtype", "accumulate", "casting", "optimize", "backend", *FRAMEWORK)
+OF_EXPRESSION = ("dtype", "accumulate", "casting", "optimize", "backend", "conj", *FRAMEWORK)
 
 
-@pytest.mark.parametrize("name", [*OF_EXPRESSION[:5], "memory_limit", "device", "dtypes", "out"])
+@pytest.mark.parametrize("name", [*OF_EXPRESSION[:6], "memory_limit", "device", "dtypes", "out"])
 def test_none_is_the_default_of_each_keyword_of_plan_and_expression(name):
     shapes = (2, 3), (3, 4)
     assert plan(EQUATION, *shapes, **{name: None}) == plan(EQUATION, *shapes)

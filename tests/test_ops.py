@@ -35,6 +35,7 @@ CASES = {
     "diagonal": (ops.Diagonal(1, 0, 2, 0), [lies(3, 2, 3)], lambda a: a.diagonal(0, 2, 0), 0),
     "copy": (ops.Copy(1, 0, "why"), [lies(2, 3, order=(1, 0))], lambda a: a.copy("C"), 0),
     "cast": (ops.Cast(1, 0, "int8"), [lies(2, 3, 4, order=(1, 2, 0))], lambda a: a.astype("int8"), 0),
+    "conjugate": (ops.Conjugate(1, 0), [lies(2, 3)], np.conj, 0),
     "sum": (ops.Sum(1, 0, (0, 2)), [lies(2, 3, 4)], lambda a: a.sum((0, 2)), 24),
     "scale": (ops.Scale(1, 0, 7), [lies(2, 3)], lambda a: np.multiply(a, a.dtype.type(7)), 6),
     "multiply": (ops.Multiply(2, 0, 1), [lies(4, 1, 3), lies(2, 1)], np.multiply, 24),

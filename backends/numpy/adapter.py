@@ -302,6 +302,9 @@ class NumpyAdapter(Adapter):
         with self.mode(array):
             return self.boxed(array.astype(dtype), dtype)
 
+    def conjugate(self, array: Array, lazily: bool) -> Array:
+        return self.boxed(self.xp.conjugate(array), array.dtype.name)
+
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         name, letter = array.dtype.name, array.dtype.kind
         total = array.any(axis=axes) if letter == "b" else array.sum(axis=axes, dtype=name if letter in "iu" else None)

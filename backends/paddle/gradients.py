@@ -21,14 +21,8 @@ class _RecordedPaddle(RecordedArray):
     def recorded(self, arrays: Sequence[Any]) -> Array:
         return _WithinLayer.apply(self, *arrays)
 
-    def is_complex(self, array: Any) -> bool | None:
-        return bool(array.is_complex()) if isinstance(array, paddle.Tensor) else None
-
-    def conj(self, array: Array) -> Array:
-        return array.conj()
-
-    def finished(self, value: Array, is_conjugated: bool, dtype: str) -> Array:
-        return (value.conj() if is_conjugated and value.is_complex() else value).astype(dtype)
+    def finished(self, value: Array, dtype: str) -> Array:
+        return value.astype(dtype)
 
 
 class _WithinLayer(paddle.autograd.PyLayer):  # type: ignore[misc]

@@ -339,6 +339,9 @@ class TensorflowAdapter(Adapter):
             array = self.xp.math.real(array)
         return self.xp.cast(array, dtype)
 
+    def conjugate(self, array: Array, lazily: bool) -> Array:
+        return self.xp.math.conj(array)
+
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         return (self.xp.reduce_any if array.dtype.name == "bool" else self.xp.reduce_sum)(array, axes)
 

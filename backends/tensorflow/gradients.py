@@ -36,15 +36,7 @@ class _RecordedTensorflow(RecordedArray):
         result: Array = within(*[arrays[place] for place in places])
         return result
 
-    def is_complex(self, array: Any) -> bool | None:
-        return bool(array.dtype.is_complex) if isinstance(array, tf.Tensor) else None
-
-    def conj(self, array: Array) -> Array:
-        return tf.math.conj(array)
-
-    def finished(self, value: Array, is_conjugated: bool, dtype: str) -> Array:
-        if is_conjugated:
-            value = tf.math.conj(value)
+    def finished(self, value: Array, dtype: str) -> Array:
         if value.dtype.is_complex and kind(dtype) != "c":
             value = tf.math.real(value)
         return tf.cast(value, dtype)

@@ -487,6 +487,11 @@ class TorchAdapter(Adapter):
         packed = array.permute(order).to(self.dtype(dtype), memory_format=self.xp.contiguous_format)
         return packed.permute(inverse(order))
 
+    def conjugate(self, array: Array, lazily: bool) -> Array:
+        if lazily and array.is_contiguous():
+            return array.conj()  # sets a bit, which products read
+        return self.xp.conj_physical(array).contiguous()
+
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         dtype = array.dtype
         if dtype is self.xp.bool:

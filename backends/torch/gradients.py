@@ -21,15 +21,7 @@ class _RecordedTorch(RecordedArray):
     def recorded(self, arrays: Sequence[Any]) -> Array:
         return _Within.apply(self, *arrays)
 
-    def is_complex(self, array: Any) -> bool | None:
-        return bool(array.is_complex()) if isinstance(array, torch.Tensor) else None
-
-    def conj(self, array: Array) -> Array:
-        return array.conj()
-
-    def finished(self, value: Array, is_conjugated: bool, dtype: str) -> Array:
-        if is_conjugated and value.is_complex():
-            value.conj_physical_()
+    def finished(self, value: Array, dtype: str) -> Array:
         target = getattr(torch, dtype)
         if value.is_complex() and not target.is_complex:
             return value.real.to(target, copy=True)

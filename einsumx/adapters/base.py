@@ -79,6 +79,13 @@ class Primitives(Arrays):
         """``array`` in another dtype; a cast to bool gives True for all but zero."""
         return array.astype(self.dtype(dtype))
 
+    def conjugate(self, array: Array, lazily: bool) -> Array:
+        """The complex conjugate of each element of an array in C order.
+
+        If ``lazily``, it may be a view that conjugates when it is read, as only a product of two matrices does.
+        """
+        return self.xp.conj(array)
+
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         """The sum over ``axes`` in the array's own dtype: integers wrap, bools are or-ed."""
         raise NotImplementedError("the backend does not define sum(array, axes)")

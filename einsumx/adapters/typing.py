@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from einsumx.errors import BackendError
@@ -28,16 +28,21 @@ class Recorded(Protocol):
     def places(self) -> int:
         """The number of places: the operands and the cotangent."""
 
+    @property
+    def conjugated(self) -> tuple[int, ...]:
+        """The places of the operands that are conjugated for the result."""
+
     def dtype(self, place: int) -> str:
         """The dtype of the array in a place, by name."""
 
-    def value(self, place: int, arrays: Sequence[Any], beside: int = 0) -> Array:
+    def value(self, place: int, arrays: Sequence[Any], beside: int = 0, conjugated: Collection[int] = ()) -> Array:
         """The gradient by the operand in ``place``, in the dtype of the result; in the last place, the result.
 
         Args:
             place: the place to compute.
             arrays: the arrays in all places; the one in ``place`` is ignored.
             beside: bytes of the gradients that are computed already.
+            conjugated: the places whose arrays are conjugated.
 
         Raises:
             MemoryLimitError: the computation does not fit; the forward call checks this in advance.

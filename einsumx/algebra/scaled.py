@@ -101,7 +101,7 @@ class Scaled(Algebra):
         match op:
             case ops.Cast():
                 return _cast(adapter, op, kernel, dtype)
-            case ops.Transpose() | ops.Reshape() | ops.Expand():
+            case ops.Transpose() | ops.Reshape() | ops.Expand() | ops.Conjugate():
                 return lambda source: self.mapped(kernel, source)
             case ops.Copy():
                 return lambda source: _normal(adapter, self.mapped(kernel, source), is_new=True)

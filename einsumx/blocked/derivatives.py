@@ -7,12 +7,13 @@ result. Gradients of gradients have the same places, so these plans serve deriva
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.recorded import conjugated_for
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.plan import least_limit
 from einsumx.blocked.program import BlockedContraction
@@ -88,6 +89,7 @@ class Passes:
         equation: the forward contraction.
         arrays: the array of each place, the cotangent last. Those of the framework are read as copies of blocks, as
             their layouts in a backward pass are not known before.
+        conjugated: the places of the operands that the forward contraction conjugates.
         request: the keywords of the backward contractions.
         limit: in bytes.
         numbers: the operands that may need gradients.
@@ -98,6 +100,7 @@ class Passes:
     device: str
     equation: SizedEquation
     arrays: tuple[PassArray, ...]
+    conjugated: tuple[int, ...]
     request: Request
     limit: int
     numbers: tuple[int, ...]
@@ -120,10 +123,13 @@ class Passes:
             earlier += self.arrays[number].operand.nbytes
         return least
 
-    def asked(self, step: Backward, operands: Sequence[Any] = ()) -> Request:
-        """The call that computes the array of a place."""
+    def asked(self, step: Backward, conjugated: Collection[int], operands: Sequence[Any] = ()) -> Request:
+        """The call that computes the array of a place, with those in the places ``conjugated`` conjugated."""
         limit, backend = MemoryLimit(self.limit, device=self.device), self.adapter.name
-        return replace(self.request, written=step.written, operands=operands, backend=backend, memory_limit=limit)
+        conj = tuple([number for number, other in enumerate(step.others) if other in conjugated])
+        return replace(
+            self.request, written=step.written, operands=operands, backend=backend, memory_limit=limit, conj=conj
+        )
 
     def extra_bytes(self, step: Backward, place: int) -> int:
         """The bytes that a gradient takes besides the contraction that computes it."""
@@ -153,7 +159,10 @@ class Passes:
         arrays += [PassArray(Operand((size,), "int8"), in_place=False) for size in step.ones]
         operands, in_place, rates = zip(*arrays)
         whole = prod(self.equation.sizes[label] for label in step.labels) * itemsize(self.dtype)
-        asked = contraction(self.asked(step), self.adapter, operands, self.device)
+        last, conjugated = len(self.arrays) - 1, self.conjugated
+        if place != last:
+            conjugated = conjugated_for(conjugated, last, place, last + 1)
+        asked = contraction(self.asked(step, conjugated), self.adapter, operands, self.device)
         copied = whole if asked.compute_dtype != self.dtype else 0
         landing = ResultFootprint(whole, copied, beside=self.beside + earlier + self.extra_bytes(step, place))
         is_path_free = self.request.is_path_free

@@ -42,7 +42,8 @@ def stage_program(
             strides = layout_class(shape, operand.strides or contiguous(operand.shape))
         operands.append(Operand(shape, operand.dtype, strides))
     equation = sized_equation((stage.terms, stage.output), [operand.shape for operand in operands])
-    part = Contraction(equation, tuple(operands), whole.compute_dtype, stage.path, whole.place, algebra=whole.algebra)
+    positions = [-1 if isinstance(source, Stage) else source for source in stage.inputs]
+    part = whole.part(equation, tuple(operands), stage.path, positions)
     program: Program = whole.algebra.lowered(lower(part))
     return program
 

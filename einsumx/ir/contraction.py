@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
@@ -40,6 +41,7 @@ class Contraction(HashedOnce):
         accumulate: the dtype that products and sums are computed in, if a result of ``dtype`` in this place has another
             one by itself; otherwise None.
         algebra: what sums, products and zeros mean.
+        conjugated: the positions of the operands, in order, whose complex conjugates are contracted; none is real.
     """
 
     equation: SizedEquation
@@ -49,6 +51,7 @@ class Contraction(HashedOnce):
     place: Place
     accumulate: str | None = None
     algebra: Algebra = PLUS_TIMES
+    conjugated: tuple[int, ...] = ()
 
     def others(self, *known: str) -> dict[str, Any]:
         """The values that differ from their defaults, of all fields but ``known`` ones, by name.
@@ -57,6 +60,21 @@ class Contraction(HashedOnce):
         """
         values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
         return {name: value for name, value, default in values if name not in known and value != default}
+
+    def part(
+        self, equation: SizedEquation, operands: tuple[Operand, ...], path: Path, positions: Sequence[int]
+    ) -> Contraction:
+        """A contraction of some operands, and of values of other parts, in the dtype in which these are computed.
+
+        Args:
+            equation, operands, path: those of the part.
+            positions: that of each operand here; -1 for a value.
+        """
+        conjugated = tuple([place for place, position in enumerate(positions) if position in self.conjugated])
+        return replace(
+            self, equation=equation, operands=operands, dtype=self.compute_dtype, path=path, accumulate=None,
+            conjugated=conjugated,
+        )  # fmt: skip
 
     @property
     def sums(self) -> str | None:

@@ -449,6 +449,20 @@ class Cast(_Copying):
         return self.dtype
 
 
+@record
+class Conjugate(_Copying):
+    """The complex conjugate of each element. ``lazily`` says that only a product of two matrices reads it."""
+
+    parameters = ("lazily",)
+    call = "{name} {sources}"
+    remark = "copy {copied}: its complex conjugate"
+    functions = ("conj",)
+
+    out: int
+    src: int
+    lazily: bool = False
+
+
 # -- arithmetic -----------------------------------------------------------------------------------------------------
 
 

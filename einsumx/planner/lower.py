@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import filterfalse
 from math import prod
 from typing import TYPE_CHECKING
 
+from einsumx.dtypes import kind
 from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
@@ -18,6 +19,7 @@ from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
+from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import HALVES, Traits, WideOp
 from einsumx.ir.values import described
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
@@ -35,6 +37,9 @@ else:  # the direct road needs none of these
     narrow, pairwise = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.pairwise")
     selection = LazyModule("einsumx.planner.selection")
 
+_CLEARLY = 0.7
+"""The most time of other conjugates, relative to that of those of the operands, with which they are made instead."""
+
 
 def lower(contraction: Contraction, names: Sequence[str] = ()) -> Program:
     """Write a contraction as array calls.
@@ -49,7 +54,9 @@ def lower(contraction: Contraction, names: Sequence[str] = ()) -> Program:
         result = len(operands)
         calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, contraction.dtype),)
     else:
-        is_usual = not names and (contraction.accumulate is None or equation.is_rearrangement)
+        is_usual = not (names or contraction.conjugated) and (
+            contraction.accumulate is None or equation.is_rearrangement
+        )
         lowered = direct_ops(contraction) if is_usual else None
         if lowered is None:
             lowered = _lowered(contraction, selection.Choosing(names) if names else selection.BY_COST)
@@ -88,7 +95,7 @@ def _lowered(contraction: Contraction, choosing: Choosing) -> tuple[tuple[Op, ..
 
 
 def _may_be_one_einsum(contraction: Contraction) -> bool:
-    return contraction.sums is None and may_be_one_einsum(contraction)
+    return contraction.sums is None and not contraction.conjugated and may_be_one_einsum(contraction)
 
 
 def _compute(contraction: Contraction, choosing: Choosing) -> tuple[Builder, int]:
@@ -176,6 +183,9 @@ def _lower_in(builder: Builder, contraction: Contraction, compute: str, between:
         contraction.equation, contraction.operands, contraction.path, contraction.dtype
     )  # fmt: skip
     terms, repeated, counted = _read(builder, contraction, compute)
+    is_conjugate = False
+    if contraction.conjugated and kind(compute) in "cO":
+        terms, is_conjugate = _with_conjugates(builder, contraction, terms, compute)
     scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
     terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     lowered_step = partial(pairwise.wide_product, sums=sums) if sums else pairwise.contract
@@ -196,6 +206,8 @@ def _lower_in(builder: Builder, contraction: Contraction, compute: str, between:
             terms.append(builder.sum(rhs, [label for label in rhs.labels if label not in keep]))
     (term,) = terms
     term, compute = builder.settled(term), sums or compute
+    if is_conjugate:
+        term = _conjugate(builder, term, lazily=False)
     if scaled == len(operands):
         term = builder.scale(term, counted)
     for cast in (between, dtype):
@@ -243,7 +255,7 @@ def _uses(
 def _read(builder: Builder, contraction: Contraction, compute: str) -> tuple[list[Term], Labels, Labels]:
     """The operands in dtype ``compute``, and the labels without data; see :func:`_without_repeats`."""
     equation, operands = contraction.equation, contraction.operands
-    if len(operands) > 1 and not builder.traits.pairs_by_einsum:
+    if len(operands) > 1 and not builder.traits.pairs_by_einsum and not contraction.conjugated:
         plain = plain_terms(equation, operands, compute)
         if plain is not None:
             return plain, (), ()
@@ -259,6 +271,43 @@ def _read(builder: Builder, contraction: Contraction, compute: str) -> tuple[lis
     if builder.traits.pairs_by_einsum:
         terms = [_diagonal(builder, term, _needed(slot, equation), compute) for slot, term in enumerate(terms)]
     return terms, repeated, counted
+
+
+def _with_conjugates(
+    builder: Builder, contraction: Contraction, terms: list[Term], compute: str
+) -> tuple[list[Term], bool]:
+    """The terms with some conjugated, and whether the result is the conjugate of what they contract to.
+
+    Labels that nothing else needs are summed before. If that is cheaper by far, the other terms and the result are
+    conjugated instead: all are, if each operand is. The result of a single operand is, whatever is summed. A product of
+    two matrices may conjugate as it reads; one with batch labels would copy what it broadcasts.
+    """
+    numbers, equation = contraction.conjugated, contraction.equation
+    if len(terms) == 1:
+        return terms, True
+    needed = [_needed(slot, equation) for slot in range(len(terms))]
+    sizes = [builder.size([label for label in term.labels if label in keep]) for term, keep in zip(terms, needed)]
+    complex_ones = [slot for slot, operand in enumerate(contraction.operands) if kind(operand.dtype) in "cO"]
+    others = [slot for slot in complex_ones if slot not in numbers]
+
+    def seconds(copies: Iterable[int]) -> float:
+        return sum(builder.model(compute).copy(assumed(size)) for size in copies)
+
+    instead = seconds([*[sizes[slot] for slot in others], builder.size(equation.output)])
+    is_conjugate = instead < _CLEARLY * seconds([sizes[slot] for slot in numbers])
+    is_batched = len(terms) > 2 or not {*terms[0].labels}.isdisjoint({*terms[1].labels}.intersection(equation.output))
+    terms = list(terms)
+    for slot in others if is_conjugate else numbers:
+        term = builder.sum(terms[slot], [label for label in terms[slot].labels if label not in needed[slot]])
+        terms[slot] = _conjugate(builder, term, lazily=not is_batched)
+    return terms, is_conjugate
+
+
+def _conjugate(builder: Builder, term: Term, *, lazily: bool) -> Term:
+    """The complex conjugate of a term, C-contiguous in the order of its axes in memory."""
+    if builder.traits.strided:
+        term = builder.permute(term, term.memory)
+    return builder.packed(builder.add(ops.Conjugate, term.slot, lazily), term.labels)
 
 
 def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:

@@ -12,8 +12,8 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from einsumx.dtypes import Casting, can_cast, itemsize
-from einsumx.errors import BackendError
+from einsumx.dtypes import Casting, can_cast, itemsize, kind
+from einsumx.errors import BackendError, EquationError
 from einsumx.imports import LazyModule
 from einsumx.ir import layout
 from einsumx.ir.algebra import PLUS_TIMES
@@ -78,7 +78,8 @@ def contraction(
         steps = path.find_path(equation, request.optimize, operands)
     else:
         steps = _searched_path(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
-    return Contraction(equation, operands, dtype, steps, place, accumulate, request.algebra)
+    conjugated = _of_complex(request.conj, operands) if request.conj else ()
+    return Contraction(equation, operands, dtype, steps, place, accumulate, request.algebra, conjugated)
 
 
 def _cast(
@@ -92,6 +93,24 @@ def _cast(
         return request
     casting: Casting = request.casting if request.casting in ("no", "equiv") else "same_kind"
     return replace(request, dtype=dtype, casting=casting)
+
+
+def _of_complex(conj: Any, operands: Sequence[Operand]) -> tuple[int, ...]:
+    """The positions of ``conj=`` whose operands are not real; objects may be complex numbers."""
+    positions = _positions(conj, len(operands))
+    return tuple([position for position in positions if kind(operands[position].dtype) in "cO"])
+
+
+def _positions(conj: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Positions of operands that are conjugated, counted from the first of ``count`` and in order; EquationError."""
+    for position in conj:
+        if not -count <= position < count:
+            raise EquationError(f"conj= has position {position}, but the number of operands is {count}")
+    positions = sorted([position % count for position in conj])
+    for position in positions:
+        if positions.count(position) > 1:
+            raise EquationError(f"conj={conj} has operand {position} twice; the number of operands is {count}")
+    return tuple(positions)
 
 
 def _result_dtype(adapter: Adapter, operands: Sequence[Operand], request: Request) -> str:
@@ -138,10 +157,11 @@ def moved(
 
 
 def checked(contraction: Contraction, adapter: Adapter) -> Contraction:
-    """A contraction of which the dtypes are checked, and that has no accumulator that changes nothing in its place.
+    """A contraction of which the fields are checked, and that has no accumulator that changes nothing in its place.
 
     Raises:
         BackendError: the framework does not compute in one of the dtypes.
+        EquationError: a position of an operand that there is not.
     """
     operands, dtype, accumulate = contraction.operands, contraction.dtype, contraction.accumulate
     contraction.algebra.check_dtype(dtype)
@@ -149,7 +169,10 @@ def checked(contraction: Contraction, adapter: Adapter) -> Contraction:
     if traits.dtypes is not None:
         check_dtypes(adapter, traits.dtypes, dtype, accumulate, *map(_dtype_of, operands))
     found = accumulate and accumulator(operands, accumulate, dtype, traits)
-    return contraction if found == accumulate else replace(contraction, accumulate=found)
+    conjugated = _positions(contraction.conjugated, len(operands))
+    if (found, conjugated) == (accumulate, contraction.conjugated):
+        return contraction
+    return replace(contraction, accumulate=found, conjugated=conjugated)
 
 
 def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from inspect import Parameter, signature
 from marshal import dumps, loads
+from operator import index
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from einsumx.adapters import hooks
@@ -151,6 +152,7 @@ class FrameworkKeywords(TypedDict, total=False):
 class CommonKeywords(TypedDict, total=False):
     """The keywords of all functions that contract or plan, in semirings too."""
 
+    conj: int | Iterable[int]
     dtype: Any
     casting: Casting
     optimize: Optimize
@@ -221,6 +223,7 @@ class Request:
         operands: unchanged.
         out, dtype, accumulate, order, casting, optimize, backend: as for :func:`einsumx.einsum`.
         memory_limit: the same; an amount becomes a :class:`~einsumx.runtime.limits.MemoryLimit`.
+        conj: the same; a tuple of integers.
         framework: the keywords that only some frameworks have, without those that are None.
         factors: those of the result and of ``added``, the array that it is added to; None for the result alone.
         algebra: what sums and products mean.
@@ -229,6 +232,7 @@ class Request:
 
     Raises:
         ValueError: an unknown order or casting rule, or a wrong limit.
+        EquationError: positions that are no integers.
         PathError: a malformed path.
         TypeError: a limit of a wrong type.
     """
@@ -243,6 +247,7 @@ class Request:
     optimize: Optimize = "auto"
     backend: str | None = None
     memory_limit: MemoryLimit | MemoryAmount | None = None
+    conj: int | Iterable[int] = ()
     framework: Mapping[str, Any] = field(default_factory=dict)
     factors: Factors | None = None
     added: Any = None
@@ -259,6 +264,8 @@ class Request:
             object.__setattr__(self, "optimize", as_optimize(self.optimize))
         if self.memory_limit is not None:
             object.__setattr__(self, "memory_limit", limits.as_limit(self.memory_limit))
+        if type(self.conj) is not tuple or self.conj:
+            object.__setattr__(self, "conj", as_positions(self.conj))
 
     @property
     def adapter(self) -> Adapter | None:
@@ -427,6 +434,8 @@ def from_key(key: Key) -> dict[str, Any]:
             for item in items:
                 if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
                     raise Uncacheable
+        elif hasattr(value, "__iter__") and not isinstance(value, str | tuple):
+            raise Uncacheable
     return keywords
 
 
@@ -455,6 +464,26 @@ def as_order(order: Any) -> Order:
         if isinstance(order, str) and order.upper() == name:
             return name
     raise ValueError(f"order must be one of 'K', 'C', 'F', 'A', not {shown(order)}")
+
+
+def as_positions(conj: Any) -> tuple[int, ...]:
+    """The value of ``conj=``: positions of operands, of which there may be any number.
+
+    Raises:
+        EquationError: one of them is no integer.
+
+    >>> as_positions(-1), as_positions(range(2)), as_positions(None)
+    ((-1,), (0, 1), ())
+    """
+    if conj is None:
+        return ()
+    try:
+        items = tuple(conj) if isinstance(conj, Iterable) else (conj,)
+        if not any(isinstance(item, bool) for item in items):
+            return tuple(map(index, items))
+    except TypeError:
+        pass
+    raise EquationError(f"conj= is the position of an operand, or several such as (0, 2), not {shown(conj)}")
 
 
 def _with_framework(adapter: Adapter, request: Request) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, prod
@@ -50,17 +50,23 @@ class RecordedContraction:
         """The number of arrays: the operands and, as the last, the cotangent."""
         return len(self._passes.arrays)
 
+    @property
+    def conjugated(self) -> tuple[int, ...]:
+        """The places of the operands that are conjugated for the result."""
+        return self._passes.conjugated
+
     def dtype(self, place: int) -> str:
         """The dtype of the array in a place, by name."""
         return self._passes.arrays[place].operand.dtype
 
-    def value(self, place: int, arrays: Sequence[Any], beside: int = 0) -> Array:
+    def value(self, place: int, arrays: Sequence[Any], beside: int = 0, conjugated: Collection[int] = ()) -> Array:
         """Compute the array of one place from the others: a gradient by an operand, in the dtype of the result.
 
         Args:
             place: the number of the operand; or the last place, for the result itself.
             arrays: the arrays in all places; the one in ``place`` is not used.
             beside: bytes of the gradients that were computed before.
+            conjugated: the places whose arrays are conjugated.
 
         Raises:
             MemoryLimitError: it does not fit, although this was checked before the forward pass.
@@ -68,7 +74,7 @@ class RecordedContraction:
         passes = self._passes
         adapter, step = passes.adapter, derivatives.backward(passes.equation, place)
         ones = [_ones(adapter, size, passes.device) for size in step.ones]
-        request = passes.asked(step, [*(arrays[other] for other in step.others), *ones])
+        request = passes.asked(step, conjugated, [*(arrays[other] for other in step.others), *ones])
         beside += passes.extra_bytes(step, place)
         try:
             limited = plan_within(request, beside)

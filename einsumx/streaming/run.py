@@ -162,7 +162,8 @@ class _SourcedRequest:
             accumulate=contraction.accumulate, algebra=contraction.algebra, effort="estimate",
         )  # fmt: skip
         device = contraction.place.device
-        return derivatives.Passes(adapter, device, equation, tuple(arrays), request, limit, numbers, beside)
+        conjugated = contraction.conjugated
+        return derivatives.Passes(adapter, device, equation, tuple(arrays), conjugated, request, limit, numbers, beside)
 
 
 def _records(adapter: Adapter, array: Array) -> bool:
