@@ -308,6 +308,14 @@ def test_blocks_are_conjugated_by_the_position_of_the_operand_that_they_are_of(c
     np.testing.assert_allclose(found, expected)
 
 
+def test_a_part_of_a_contraction_conjugates_its_own_operands_by_their_positions_in_it():
+    whole = plan(CHAIN, a, b, c, conj=(0, 2)).contraction
+    pair = plan(PRODUCT, c.T, b.T).contraction
+    for positions, expected in (((2, 1), (0,)), ((-1, 2), (1,)), ((1, -1), ()), ((2, 0), (0, 1))):
+        part = whole.part(pair.equation, pair.operands, pair.path, positions)
+        assert part.conjugated == expected
+
+
 # -- PyTorch ----------------------------------------------------------------------------------------------------------
 
 

@@ -425,7 +425,12 @@ def as_key(keywords: Mapping[str, Any]) -> Key:
 
 
 def from_key(key: Key) -> dict[str, Any]:
-    """The keywords of :func:`as_key`; Uncacheable if bytes or arrays, which become bytes, are in a list."""
+    """The keywords of :func:`as_key`.
+
+    Raises:
+        Uncacheable: bytes, or arrays, which become bytes, are in a list; or another iterable is a value, which may be
+            read only once, or have other items in the next call.
+    """
     keywords = {}
     for name, kind, value in key:
         keywords[name] = value
@@ -434,7 +439,7 @@ def from_key(key: Key) -> dict[str, Any]:
             for item in items:
                 if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
                     raise Uncacheable
-        elif hasattr(value, "__iter__") and not isinstance(value, str | tuple):
+        elif hasattr(value, "__iter__") and not isinstance(value, str):
             raise Uncacheable
     return keywords
 
