@@ -288,7 +288,7 @@ def ready(
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
-        fields = translation(adapter, from_key(options))
+        fields = translation(adapter, from_key(options) if options else {})
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)

@@ -139,7 +139,7 @@ def plan(asked: Contraction, adapter: Adapter, is_path_free: bool = True) -> Pro
     if asked.algebra is PLUS_TIMES and wisdom.may_have(adapter, asked.place.device, asked.equation):
         program = measured.remembered(adapter, asked, is_path_free)
     if program is None:
-        program = asked.algebra.lowered(lower(asked))
+        program = lower(asked) if asked.algebra is PLUS_TIMES else planned(asked)
     if "logging" in sys.modules and log.tells_plans():
         text.tell_plan(program, adapter)
     return program

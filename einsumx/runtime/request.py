@@ -211,7 +211,7 @@ class SemiringPlanKeywords(CommonKeywords, ShapeKeywords, total=False):
     """The keywords of :meth:`einsumx.Semiring.plan` but ``memory_limit``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Request:
     """A call of :func:`einsumx.einsum`, or of another function that computes a contraction.
 
@@ -257,15 +257,15 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.order != "K":
-            object.__setattr__(self, "order", as_order(self.order))
+            self.order = as_order(self.order)
         if self.casting != "safe":
-            object.__setattr__(self, "casting", check_casting(self.casting))
+            self.casting = check_casting(self.casting)
         if type(self.optimize) is not str:
-            object.__setattr__(self, "optimize", as_optimize(self.optimize))
+            self.optimize = as_optimize(self.optimize)
         if self.memory_limit is not None:
-            object.__setattr__(self, "memory_limit", limits.as_limit(self.memory_limit))
+            self.memory_limit = limits.as_limit(self.memory_limit)
         if type(self.conj) is not tuple or self.conj:
-            object.__setattr__(self, "conj", as_positions(self.conj))
+            self.conj = as_positions(self.conj)
 
     @property
     def adapter(self) -> Adapter | None:
