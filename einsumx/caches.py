@@ -42,11 +42,11 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-def cached(name: str, *, typed: bool = False) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Value]]:
-    """A decorator that keeps a function's results in the cache of that name; ``typed``, if 1 and True differ in it."""
+def cached(name: str) -> Callable[[Callable[..., Value]], _lru_cache_wrapper[Value]]:
+    """A decorator that keeps a function's results in the cache of that name, in which 1 and True are equal."""
 
     def decorate(function: Callable[..., Value]) -> _lru_cache_wrapper[Value]:
-        wrapper = lru_cache(_BOUNDS[name], typed)(function)
+        wrapper = lru_cache(_BOUNDS[name])(function)
         _caches[name] = wrapper
         return wrapper
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from einsumx.adapters.typing import Array, Recorded, Run, Signature
 from einsumx.errors import REFUSALS, BackendError, shown
@@ -408,34 +408,31 @@ def why_missing(adapter: Any, part: str) -> str:
     return why
 
 
-def _part(adapter: Any, name: str) -> Any:
-    part = getattr(adapter, name)
-    if part is None:
-        raise BackendError(f"{adapter.name}: {why_missing(adapter, name)}")
-    return part
+def _refuse(adapter: Any, part: str) -> NoReturn:
+    raise BackendError(f"{adapter.name}: {why_missing(adapter, part)}")
 
 
 def blocks_of(adapter: Any) -> BlockAccess:
     """The blocks of a framework's arrays; a BackendError if contractions of them cannot keep a memory limit."""
-    blocks: BlockAccess = _part(adapter, "blocks")
+    blocks: BlockAccess = adapter.blocks or _refuse(adapter, "blocks")
     return blocks
 
 
 def out_of(adapter: Any) -> OutAccess:
     """How a framework's arrays are written to; a BackendError if they cannot be."""
-    out: OutAccess = _part(adapter, "out")
+    out: OutAccess = adapter.out or _refuse(adapter, "out")
     return out
 
 
 def exponents_of(adapter: Any) -> Exponents:
     """How a framework's arrays are scaled; a BackendError if they cannot be."""
-    exponents: Exponents = _part(adapter, "exponents")
+    exponents: Exponents = adapter.exponents or _refuse(adapter, "exponents")
     return exponents
 
 
 def semirings_of(adapter: Any) -> Semirings:
     """A framework's functions of semirings; a BackendError if it has none."""
-    semirings: Semirings = _part(adapter, "semirings")
+    semirings: Semirings = adapter.semirings or _refuse(adapter, "semirings")
     return semirings
 
 

@@ -21,8 +21,8 @@ from einsumx.ir.sizes import is_known
 from einsumx.runtime.conversion import arrays_of, described
 from einsumx.runtime.equations import parsed
 from einsumx.runtime.front import contraction
-from einsumx.runtime.prepare import prepare
-from einsumx.runtime.request import Request
+from einsumx.runtime.prepare import by_signatures
+from einsumx.runtime.request import Request, as_key
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array
@@ -129,6 +129,8 @@ class _KeptContraction:
     def __init__(self, adapter: Adapter, functions: Semirings, asked: Contraction, is_least: bool) -> None:
         self._adapter, self._functions, self._asked, self._is_least = adapter, functions, asked, is_least
         self._sized = asked.equation
+        self._mode = adapter.planning_mode(asked.place.device)
+        self._key = as_key({"dtype": asked.dtype, "casting": "unsafe", "algebra": asked.algebra})
         self._steps: list[_PairStep] = []
 
     def contract(self, arrays: Sequence[Array]) -> Array:
@@ -151,9 +153,9 @@ class _KeptContraction:
 
     def _einsum(self, terms: Sequence[Labels], arrays: Sequence[Array], output: Labels) -> Array:
         written = tuple(terms), output
-        request = Request(written, (), dtype=self._asked.dtype, casting="unsafe", algebra=self._asked.algebra)
-        prepared = prepare(request, self._adapter, arrays)
-        return self._adapter.boxed(prepared.run(*arrays), prepared.program.dtype)
+        signatures = self._adapter.signatures(written, arrays)
+        prepared = by_signatures(self._adapter, written, self._mode, "estimate", self._key, *signatures)
+        return self._adapter.boxed(prepared.run(*arrays), self._asked.dtype)
 
     def _summed(self, terms: tuple[_Kept, ...], kept: set[int]) -> _Kept:
         """The product of one or two terms, summed over the labels that are not in ``kept``; all terms have these."""

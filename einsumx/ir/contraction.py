@@ -29,7 +29,7 @@ class Place(HashedOnce):
 
 
 @record
-class Contraction(HashedOnce):
+class Contraction:
     """What to compute: everything that a program depends on.
 
     Attributes:
@@ -52,6 +52,10 @@ class Contraction(HashedOnce):
     accumulate: str | None = None
     algebra: Algebra = PLUS_TIMES
     conjugated: tuple[int, ...] = ()
+
+    def __hash__(self) -> int:
+        """Of a few fields, as each first call needs it."""
+        return hash((self.equation.text, self.equation.sizes, self.dtype, self.path))
 
     def others(self, *known: str) -> dict[str, Any]:
         """The values that differ from their defaults, of all fields but ``known`` ones, by name.

@@ -113,7 +113,7 @@ class HashedOnce:
             return value
 
 
-_put0 = _put1 = _put2 = _put3 = _put4 = _put5 = _put6 = cast(Any, None)
+_put0 = _put1 = _put2 = _put3 = _put4 = _put5 = _put6 = _put7 = cast(Any, None)
 """In the constructors below, the functions that fill the slots of a class."""
 
 
@@ -148,7 +148,18 @@ def _seven(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) ->
     _put6(self, g)
 
 
-_TEMPLATES: Mapping[int, Any] = {3: _three, 4: _four, 5: _five, 7: _seven}
+def _eight(self: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> None:
+    _put0(self, a)
+    _put1(self, b)
+    _put2(self, c)
+    _put3(self, d)
+    _put4(self, e)
+    _put5(self, f)
+    _put6(self, g)
+    _put7(self, h)
+
+
+_TEMPLATES: Mapping[int, Any] = {3: _three, 4: _four, 5: _five, 7: _seven, 8: _eight}
 """Constructors by the number of fields; names, defaults and functions are those of each class."""
 
 

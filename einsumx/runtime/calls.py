@@ -21,7 +21,6 @@ from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitErro
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
 from einsumx.runtime.request import (
-    LISTS,
     Keywords,
     Request,
     Written,
@@ -51,7 +50,7 @@ Uncacheable if the call cannot be cached. It stands in the cache for the functio
 
 Key: TypeAlias = tuple[Any, ...]
 """What else a call depends on: the effort, the mode of :func:`mode_of`, the signature of the array to which the result
-is added, and the kinds of factors."""
+is added, the kinds of factors, and the other keywords, as :func:`~einsumx.runtime.request.as_key` has them."""
 
 _NUMBERS = frozenset([bool, int, float, complex])
 
@@ -93,11 +92,10 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                 else:
                     run = ready(adapter, translation, written, None, None, *map(signature, arrays))
             except (AttributeError, BackendError):
-                if _NUMBERS.isdisjoint(map(type, arrays)):
+                others = [each for each in arrays if type(each) not in _NUMBERS]
+                if len(others) == len(arrays):
                     raise
-                first = arrays[0]
-                if type(first) in _NUMBERS:
-                    first = next((each for each in arrays if type(each) not in _NUMBERS), first)
+                first = (others or arrays)[0]
                 adapter = serving(type(first))  # type: ignore[arg-type]
                 signatures = [type(each) if type(each) in _NUMBERS else adapter.signature(each) for each in arrays]
                 run = _look_up(adapter, translation, written, signatures, first, out, options)
@@ -207,11 +205,9 @@ def _look_up(
         None if is_mode_set is None or not is_mode_set() else mode_of(adapter, first),
         None if added is None else signature(added),
         kinds,
+        as_key(options) if options else (),
     )
-    if not LISTS.isdisjoint(map(type, options.values())):
-        options = as_key(options)
-    target = None if out is None else signature(out)
-    return ready(adapter, translation, written, key, target, *signatures, **options)
+    return ready(adapter, translation, written, key, None if out is None else signature(out), *signatures)
 
 
 def mode_of(adapter: Adapter, array: Array) -> Hashable:
@@ -262,7 +258,7 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
     return (text,), arrays
 
 
-@cached("calls", typed=True)
+@cached("calls")
 def ready(
     adapter: Adapter,
     translation: Translation,
@@ -271,7 +267,6 @@ def ready(
     out: Signature | None,
     /,
     *signatures: Any,
-    **options: Any,
 ) -> Run:
     """The function for operands, and ``out``, of these signatures; see :func:`delivery`.
 
@@ -282,19 +277,18 @@ def ready(
         key: what else the call depends on; None if that is nothing.
         out: the signature of ``out``; None for a new result.
         *signatures: those of the operands, and the types of Python numbers.
-        **options: the other keywords, as :func:`~einsumx.runtime.request.as_key` has them.
 
     Raises:
         Uncacheable: such calls have to be checked every time.
         EinsumxError: the call is wrong.
     """
     if type in map(type, signatures):
-        return _with_numbers(adapter, translation, written, key, out, signatures, options)
-    _, _, added, kinds = key or _NO_KEY
+        return _with_numbers(adapter, translation, written, key, out, signatures)
+    _, _, added, kinds, options = key or _NO_KEY
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
-        fields = translation(adapter, from_key(options) if options else options)
+        fields = translation(adapter, from_key(options) if options else {})
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)
@@ -318,7 +312,7 @@ def ready(
         raise Uncacheable from error
 
 
-_NO_KEY: Key = ("estimate", None, None, None)
+_NO_KEY: Key = ("estimate", None, None, None, ())
 
 
 def _with_numbers(
@@ -328,7 +322,6 @@ def _with_numbers(
     key: Key | None,
     out: Signature | None,
     signatures: Sequence[Signature | type],
-    options: Mapping[str, Any],
 ) -> Run:
     """A function that makes arrays of Python numbers among its operands, and looks up the call with these.
 
@@ -337,7 +330,7 @@ def _with_numbers(
     of_arrays = [signature for signature in signatures if not isinstance(signature, type)]
     check_plain(adapter, of_arrays)
     dtype = dtype_rules.promoted(adapter, list(map(adapter.operand, of_arrays)))
-    _, _, added, kinds = key or _NO_KEY
+    _, _, added, kinds, _ = key or _NO_KEY
     start = sum(each is not None for each in (kinds, out, added))  # before the operands
     numbers = [start + place for place, each in enumerate(signatures) if isinstance(each, type)]
     first = next(start + place for place, each in enumerate(signatures) if not isinstance(each, type))
@@ -346,7 +339,7 @@ def _with_numbers(
         arrays = list(arguments)
         for place in numbers:
             arrays[place] = adapter.scalar(arrays[place], arrays[first], dtype)
-        found = ready(adapter, translation, written, key, out, *map(adapter.signature, arrays[start:]), **options)
+        found = ready(adapter, translation, written, key, out, *map(adapter.signature, arrays[start:]))
         return found(*arrays)
 
     return run

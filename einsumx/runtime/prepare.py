@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.caches import cached
 from einsumx.imports import LazyModule
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from einsumx.ir.contraction import Contraction
     from einsumx.ir.program import Program
     from einsumx.runtime import measured
-    from einsumx.runtime.request import Written
+    from einsumx.runtime.request import Key, Written
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
     measured = LazyModule("einsumx.runtime.measured")
@@ -62,14 +62,14 @@ def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prep
         return from_signatures(request, adapter, signatures)  # an optimizer object may find another path next time
     mode = adapter.planning_mode(adapter.device_of(signatures[0]) if signatures else "")
     key = as_key(request.planning())
-    return _by_signatures(adapter, request.written, mode, effort.get_effort(), *signatures, **key)
+    return by_signatures(adapter, request.written, mode, effort.get_effort(), key, *signatures)
 
 
-@cached("signatures", typed=True)
-def _by_signatures(
-    adapter: Adapter, written: Written, _: Hashable, __: str, /, *signatures: Signature, **key: Any
+@cached("signatures")
+def by_signatures(
+    adapter: Adapter, written: Written, _: Hashable, __: str, key: Key, *signatures: Signature
 ) -> Prepared:
-    """The same by signatures, :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`, effort, and other fields."""
+    """The same by :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`, effort, other fields, and signatures."""
     return from_signatures(Request(written, (), **from_key(key)), adapter, signatures)
 
 
@@ -139,7 +139,7 @@ def plan(asked: Contraction, adapter: Adapter, is_path_free: bool = True) -> Pro
     if asked.algebra is PLUS_TIMES and wisdom.may_have(adapter, asked.place.device, asked.equation):
         program = measured.remembered(adapter, asked, is_path_free)
     if program is None:
-        program = asked.algebra.lowered(lower(asked))
+        program = lower(asked) if asked.algebra is PLUS_TIMES else planned(asked)
     if "logging" in sys.modules and log.tells_plans():
         text.tell_plan(program, adapter)
     return program

@@ -211,7 +211,7 @@ class SemiringPlanKeywords(CommonKeywords, ShapeKeywords, total=False):
     """The keywords of :meth:`einsumx.Semiring.plan` but ``memory_limit``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Request:
     """A call of :func:`einsumx.einsum`, or of another function that computes a contraction.
 
@@ -257,15 +257,15 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.order != "K":
-            object.__setattr__(self, "order", as_order(self.order))
+            self.order = as_order(self.order)
         if self.casting != "safe":
-            object.__setattr__(self, "casting", check_casting(self.casting))
+            self.casting = check_casting(self.casting)
         if type(self.optimize) is not str:
-            object.__setattr__(self, "optimize", as_optimize(self.optimize))
+            self.optimize = as_optimize(self.optimize)
         if self.memory_limit is not None:
-            object.__setattr__(self, "memory_limit", limits.as_limit(self.memory_limit))
+            self.memory_limit = limits.as_limit(self.memory_limit)
         if type(self.conj) is not tuple or self.conj:
-            object.__setattr__(self, "conj", as_positions(self.conj))
+            self.conj = as_positions(self.conj)
 
     @property
     def adapter(self) -> Adapter | None:
@@ -405,42 +405,41 @@ def taking(known: type, **defaults: Any) -> Callable[[Function], Function]:
     return decorate
 
 
-LISTS = frozenset((list, tuple))
+_LISTS = frozenset((list, tuple))
 """The types of values that keys have as bytes, which tell 0, 0.0 and False apart."""
 
-
-def as_key(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Keywords that a cache can tell apart by value and type: a list or tuple is a pair of its type and its bytes.
-
-    Raises:
-        Uncacheable: a list or tuple contains a value of another type than Python's own.
-    """
-    key = dict(keywords)
-    for name, value in keywords.items():
-        kind: type = type(value)
-        if kind in LISTS:
-            try:
-                key[name] = kind, dumps(value, 2)
-            except ValueError as error:
-                raise Uncacheable from error
-    return key
+Key: TypeAlias = tuple[tuple[str, type, Any], ...]
+"""Keywords that a cache can tell apart: the name, type and value of each; of a list or tuple its bytes."""
 
 
-def from_key(key: Mapping[str, Any]) -> dict[str, Any]:
+def as_key(keywords: Mapping[str, Any]) -> Key:
+    """The key of keywords; Uncacheable if a list or tuple contains a value of another type than Python's own."""
+    key: list[tuple[str, type, Any]] = []
+    try:
+        for name, value in keywords.items():
+            kind: type = type(value)
+            key.append((name, kind, dumps(value, 2) if kind in _LISTS else value))
+    except ValueError as error:
+        raise Uncacheable from error
+    return tuple(key)
+
+
+def from_key(key: Key) -> dict[str, Any]:
     """The keywords of :func:`as_key`.
 
     Raises:
         Uncacheable: bytes, or arrays, which become bytes, are in a list; or another iterable is a value, which may be
             read only once, or have other items in the next call.
     """
-    keywords = dict(key)
-    for name, value in key.items():
-        if type(value) is tuple:
-            keywords[name] = items = loads(value[1])
+    keywords = {}
+    for name, kind, value in key:
+        keywords[name] = value
+        if kind in _LISTS:
+            keywords[name] = items = loads(value)
             for item in items:
                 if bytes in map(type, item if isinstance(item, list | tuple) else [item]):
                     raise Uncacheable
-        elif hasattr(value, "__iter__") and not isinstance(value, str | tuple):
+        elif hasattr(value, "__iter__") and not isinstance(value, str):
             raise Uncacheable
     return keywords
 
