@@ -44,6 +44,7 @@ def problems():
 
 
 OTHERWISE = {
+    "mxnet": "the transposes that reverse more than thirty axes stay in one line",
     "paddle": "lists of more than thirty axes stay in one line",
 }
 """The backends whose source ruff would lay out otherwise, and where."""

@@ -63,7 +63,7 @@ def contraction(
     """
     shapes = tuple(map(_shape_of, operands))
     equation = equation or sized_equation(request.written, shapes)
-    mode = None if adapter.is_mode_set is None else adapter.planning_mode(device)
+    mode = adapter.planning_mode(device)
     if mode is not None and request.dtype is None and request.out is None and request.is_cast:
         request = _cast(request, adapter, equation, operands, device, mode)
     place = place_of(request.algebra, adapter, device)
