@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, wraps
 from itertools import product
 from math import prod
 from typing import Any
@@ -13,7 +13,7 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, Exponents, OutAccess
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
-from einsumx.adapters.staging import Event, Ring
+from einsumx.adapters.staging import Event, Ring, copy_stream
 from einsumx.backends.numpy.adapter import (
     NumpyAdapter,
     NumpyArithmetic,
@@ -357,12 +357,10 @@ class _Uploads:
 
     @property
     def _stream(self) -> Any:
-        return _stream(self._xp, self._device.id)
+        return copy_stream(_new_stream, self._xp, self._device.id)
 
 
-@lru_cache(maxsize=64)
-def _stream(xp: Any, number: int) -> Any:
-    """The stream for copies to a device: always the same one, because freed memory stays with its stream."""
+def _new_stream(xp: Any, number: int) -> Any:
     with xp.cuda.Device(number):
         return xp.cuda.Stream(non_blocking=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from time import perf_counter
 
 import numpy as np
@@ -97,7 +96,6 @@ def cases(level: Level = "full", select: str = "*", random: int | None = None, s
     return sorted(selected, key=lambda case: list(FEATURES).index(case.feature))
 
 
-@cache
 def _named() -> tuple[tuple[str, Case], ...]:
     """The cases that are not random, each with its id, which takes longer to write than to match."""
     return tuple((case.id, case) for module in _MODULES for case in module.cases())

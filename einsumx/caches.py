@@ -18,7 +18,6 @@ _BOUNDS = {
     "calls": 4096,
     "signatures": 4096,
     "plans": 1024,
-    "equations": 1024,
     "runs": 256,
     "blocks": 256,
 }
@@ -63,13 +62,12 @@ def cache_info() -> dict[str, CacheInfo]:
     """Hits, misses, bound and size of each cache.
 
     A call is looked up in ``calls``, and one that has to be checked each time, such as one with nested lists or of
-    :func:`einsumx.plan`, in ``signatures``. On a miss, ``plans`` is searched by what the call computes. Equations that
-    are not plain letters or integers are looked up in ``equations``.
+    :func:`einsumx.plan`, in ``signatures``. On a miss, ``plans`` is searched by what the call computes.
     ``runs`` is for plans that are called, ``blocks`` for calls under a memory limit.
 
     >>> import einsumx
     >>> sorted(einsumx.cache_info())
-    ['blocks', 'calls', 'equations', 'plans', 'runs', 'signatures']
+    ['blocks', 'calls', 'plans', 'runs', 'signatures']
     """
     statistics = {name: CacheInfo(0, 0, bound, 0) for name, bound in _BOUNDS.items()}
     for name in _BOUNDS.keys() & _caches:
@@ -79,7 +77,7 @@ def cache_info() -> dict[str, CacheInfo]:
 
 
 def cache_clear() -> None:
-    """Forget every plan and equation, and return the idle memory of the memory pool to the system."""
+    """Forget every plan, and return the idle memory of the memory pool to the system."""
     for cache in _caches.values():
         cache.cache_clear()
     for clear in _others:

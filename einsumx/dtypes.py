@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from einsumx.errors import shown
@@ -47,17 +46,6 @@ def adopts(dtype: str, scalar: type) -> bool:
     (True, False)
     """
     return kind(dtype) in {bool: "biufc", int: "iufc", float: "fc", complex: "c"}[scalar]
-
-
-@lru_cache(maxsize=256)
-def name_of(dtype: Any) -> str:
-    """The name of a NumPy dtype; cached, because NumPy imports a module for it, which fails at interpreter shutdown.
-
-    >>> import numpy
-    >>> name_of(numpy.dtype("f4"))
-    'float32'
-    """
-    return str(dtype.name)
 
 
 def kind(dtype: str) -> str:

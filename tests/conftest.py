@@ -152,12 +152,13 @@ def fake_cupy(monkeypatch):
     """CuPy's fake in tests/standin, imported as ``cupy``; afterwards nothing refers to it."""
 
     from einsumx.adapters import registry
+    from einsumx.adapters.staging import copy_stream
     from einsumx.backends import cupy as backend
 
     def forget():
         registry.forget()
         backend.ADAPTER.__dict__.pop("xp", None)
-        backend._stream.cache_clear()
+        copy_stream.cache_clear()
 
     for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
         monkeypatch.delitem(sys.modules, name)

@@ -156,7 +156,7 @@ print(json.dumps([before, einsumx.cache_info()]))
 """
     before, after = fresh(code)
     assert before == after
-    names = {"blocks", "calls", "equations", "plans", "runs", "signatures"}
+    names = {"blocks", "calls", "plans", "runs", "signatures"}
     assert set(before) == names
 
 

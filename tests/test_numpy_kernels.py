@@ -39,10 +39,8 @@ def cut(three_threads, monkeypatch):
     monkeypatch.setattr(kernels, "_LEAST_COPY", 1)
     monkeypatch.setattr(kernels, "_LINES", 2)
     monkeypatch.setattr(kernels, "_ALIASED_LINES", 1)
-    kernels._copy_jobs.cache_clear()
     einsumx.cache_clear()
     yield
-    kernels._copy_jobs.cache_clear()
     einsumx.cache_clear()
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx.dtypes import NAMED, can_cast, itemsize, kind, name_of
+from einsumx.adapters.registry import get_backend
+from einsumx.dtypes import NAMED, can_cast, itemsize, kind
 
 MATRIX, VECTOR, NUMBER = np.arange(9.0).reshape(3, 3), np.arange(3.0), np.array(2.0)
 
@@ -84,7 +85,7 @@ def test_a_result_without_axes_is_a_scalar_whatever_the_path(optimize):
 @pytest.mark.parametrize("code", "?bBhHiIlLqQefdgFDG")
 def test_a_number_of_numpy_has_a_name_with_its_kind_and_size_on_every_system(code):
     dtype = np.dtype(code)
-    name = name_of(dtype)
+    name = get_backend("numpy").dtype_name(dtype)
     assert name in NAMED
     assert (kind(name), itemsize(name)) == (dtype.kind, dtype.itemsize)
 

@@ -20,7 +20,7 @@ from stored import EQUATION, LIMIT, Stored, operands
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
-from einsumx.adapters.staging import Ring
+from einsumx.adapters.staging import Ring, copy_stream
 from einsumx.backends.numpy import kernels
 
 
@@ -221,7 +221,7 @@ def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     adapter = get_backend("torch")
     monkeypatch.setattr(adapter.blocks, "ring", lambda device: Ring(Uploads(device, adapter.dtype), np.copyto, 4096))
     yield cuda
-    staging._stream.cache_clear()
+    copy_stream.cache_clear()
 
 
 def test_torch_has_a_ring_for_each_device_of_cuda_and_for_no_other() -> None:

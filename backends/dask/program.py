@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import ceil, prod
 from typing import TypeAlias
@@ -214,13 +213,14 @@ def is_split_of(fine: Chunks, coarse: Chunks) -> bool:
     return set(accumulate(coarse)) <= set(accumulate(fine))
 
 
-@lru_cache(maxsize=1024)
 def pieces(old: Chunks, new: Chunks) -> tuple[int, int]:
     """The number of pieces that new chunks are made of, and how many of them are not a whole old chunk.
 
     >>> pieces((3, 3), (2, 4)), pieces((2, 2), (4,))
     ((3, 2), (2, 0))
     """
+    if old == new and 0 not in old:
+        return len(old), 0
     ends = list(accumulate(old))
     whole = set(pairwise([0, *ends]))
     parts = list(pairwise(sorted({0, *ends, *accumulate(new)}))) or [(0, 0)]

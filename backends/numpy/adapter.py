@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from operator import attrgetter, methodcaller
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAccess, Semirings
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
-from einsumx.dtypes import FLOATS, NAMED, kind, name_of, wrapped
+from einsumx.dtypes import FLOATS, NAMED, kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
@@ -234,18 +234,20 @@ class NumpyAdapter(Adapter):
                 layout = _in_elements(shape, strides, size)  # None for an array without elements
                 break
             span *= extent
-        return Operand(shape, self._dtype_name(dtype), layout, False, None)
+        return Operand(shape, self._names.get(dtype) or self._name_of_other(dtype), layout, False, None)
 
     def dtype_name(self, dtype: Any) -> str:
-        return self._dtype_name(self.dtype(dtype))
+        dtype = self.dtype(dtype)
+        return self._names.get(dtype) or self._name_of_other(dtype)
 
     @cached_property
-    def _dtype_name(self) -> Callable[[Any], str]:
-        """:meth:`dtype_name` of NumPy's own dtypes, cached, as every new signature asks for it."""
-        return lru_cache(maxsize=256)(self._name_of_number)
+    def _names(self) -> dict[Any, str]:
+        """The names of NumPy's own dtypes, which cannot be asked for them at exit: NumPy imports a module for that."""
+        dtypes = map(self.xp.dtype, "?bBhHiIlLqQefdgFDGO")
+        return {dtype: name for dtype in dtypes if (name := str(dtype.name)) in _DTYPES}
 
-    def _name_of_number(self, dtype: Any) -> str:
-        name = name_of(dtype)
+    def _name_of_other(self, dtype: Any) -> str:
+        name = str(dtype.name)
         if name in _DTYPES:
             return name
         if dtype.isbuiltin == 2:

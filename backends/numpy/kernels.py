@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
 from itertools import product
 from math import ceil, prod
@@ -529,7 +529,6 @@ def _assign(out: Any, source: Any, boxes: Sequence[Range]) -> None:
         out[box] = source[box]
 
 
-@lru_cache(maxsize=256)
 def _copy_jobs(shape: Shape, strides: Shape, threads: int) -> list[list[Range]]:
     """The boxes that each job copies, chosen such that cache lines are read completely before they are evicted.
 

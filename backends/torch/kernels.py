@@ -77,17 +77,19 @@ _COUNTED = 1 << 16
 """The most elements whose places in memory are counted one by one."""
 
 
-@lru_cache(maxsize=256)
 def shares_elements(shape: Shape, strides: Shape) -> bool:
     """Whether several elements of a tensor of this layout share one place in memory."""
-    axes = sorted([(stride, size) for size, stride in zip(shape, strides) if size > 1])
+    axes = sorted(zip(strides, shape))
     span, is_nested = 1, True
     for stride, size in axes:
-        is_nested = is_nested and stride >= span  # between two places of an axis lie those of the axes before it
-        span += stride * (size - 1)
+        if size > 1:
+            is_nested = is_nested and stride >= span  # between two places of an axis lie those of the axes before it
+            span += stride * (size - 1)
+    if is_nested:
+        return False
     count = prod(shape)
-    if is_nested or count == 0 or count > span:
-        return not is_nested and count > 0
+    if count == 0 or count > span:
+        return count > 0
     if count > _COUNTED:
         return False  # as torch's own check of such tensors says
     places = {0}

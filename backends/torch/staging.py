@@ -6,20 +6,13 @@ Written from PyTorch's documentation; ``pytest -m gpu`` tests it on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.staging import Event
+from einsumx.adapters.staging import Event, copy_stream
 from einsumx.adapters.typing import Array
 
 torch: Any = import_module("torch")
-
-
-@lru_cache(maxsize=64)
-def _stream(device: Any) -> Any:
-    """The stream for copies to a device: always the same one, because freed memory stays with its stream."""
-    return torch.cuda.Stream(device)
 
 
 class CudaUploads:
@@ -45,12 +38,12 @@ class CudaUploads:
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         """An uninitialized array in memory of the stream."""
-        with torch.cuda.stream(_stream(self._device)):
+        with torch.cuda.stream(copy_stream(torch.cuda.Stream, self._device)):
             return torch.empty(shape, dtype=self._dtype(dtype), device=self._device)
 
     def copy(self, target: Array, start: int, piece: Any) -> Event:
         """Queue a copy of a piece."""
-        stream = _stream(self._device)
+        stream = copy_stream(torch.cuda.Stream, self._device)
         with torch.cuda.stream(stream):
             part = target.view(-1).view(torch.uint8)[start : start + piece.nbytes]
             part.copy_(torch.from_numpy(piece), non_blocking=True)

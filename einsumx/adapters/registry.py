@@ -78,7 +78,7 @@ def register(adapter: Adapter) -> None:
 
 def forget() -> None:
     """Clear the caches of which types belong to which backend, and of the installed entry points."""
-    for cache in (backend_of, serving, _backend, declared_backends):
+    for cache in (serving, _backend, declared_backends):
         cache.cache_clear()
 
 
@@ -141,7 +141,6 @@ def _unknown(name: str, *others: str) -> BackendError:
 # -- backends by array type ---------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
 def backend_of(types: tuple[type, ...]) -> tuple[Adapter | None, bool]:
     """The one backend that serves operands of all ``types``, and whether all of them are its plain arrays.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -125,9 +124,12 @@ def as_error_of(error: EinsumxError, kind: type) -> EinsumxError:
     return both
 
 
-@lru_cache(maxsize=256)
 def _both(ours: type, kind: type) -> Any:
-    """The class of errors that are both. Its name is einsumx's."""
+    """The class of errors that are both, the same one as long as there are such errors. Its name is einsumx's."""
+    subclasses: list[type] = ours.__subclasses__()
+    for known in subclasses:
+        if known.__bases__ == (ours, kind):
+            return known
 
     def reduce(error: EinsumxError) -> tuple[Any, ...]:
         return _copied, (ours, kind, error.args, error.__dict__)

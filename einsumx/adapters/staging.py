@@ -6,11 +6,11 @@ import mmap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from math import prod
 from typing import Any, Protocol
 
 from einsumx.adapters.typing import Array
-from einsumx.dtypes import name_of
 from einsumx.imports import imported
 
 _BYTES = 8 << 20
@@ -25,6 +25,12 @@ class Event(Protocol):
 
     def synchronize(self) -> None:
         """Wait until the device has reached it."""
+
+
+@lru_cache(maxsize=64)
+def copy_stream(make: Callable[..., Any], *device: Any) -> Any:
+    """The stream for copies to a device: always the same one, because freed memory stays with its stream."""
+    return make(*device)
 
 
 class Uploads(Protocol):
@@ -72,7 +78,7 @@ class Ring:
         """Copy a NumPy array to the device."""
         event: Event | None = None
         with self._lock:
-            target = self._uploads.empty(array.shape, name_of(array.dtype))
+            target = self._uploads.empty(array.shape, str(array.dtype.name))
             start = 0
             for box in _pieces(array.shape, self._nbytes // array.itemsize):
                 part = array[box]

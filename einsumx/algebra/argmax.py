@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from einsumx.adapters.registry import lazy
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.errors import BackendError, SizeError, excerpt, shown
-from einsumx.ir.bind import label_names, labels_of
+from einsumx.ir.bind import label_names
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.conversion import arrays_of, described
-from einsumx.runtime.equations import parsed
+from einsumx.runtime.equations import numbered
 from einsumx.runtime.front import contraction
 from einsumx.runtime.prepare import by_signatures
 from einsumx.runtime.request import Request, as_key
@@ -74,7 +74,7 @@ def attained(request: Request) -> ArgmaxResult:
     sized, shapes = asked.equation, asked.equation.shapes
     _check_sizes(sized)
     kept = _KeptContraction(adapter, adapter.semirings, asked, is_least=semiring.add == "minimum")
-    labels = labels_of(parsed(written, len(shapes)), [len(shape) for shape in shapes])
+    labels = numbered(written, tuple(map(len, shapes))).labels
     with adapter.semirings.mode(arrays[0]):
         value = kept.contract(arrays)
         positions = kept.positions(value)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import chain, count
 from operator import index
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 from einsumx.errors import SizeError, excerpt, shown
 from einsumx.ir.parse import SYMBOLS, Equation, Label, parse_text, symbol
@@ -113,55 +112,69 @@ def bind(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> SizedEquation
     >>> bind(parse_text("ij,jk->ik", 2), [(UNKNOWN, UNKNOWN), (2, UNKNOWN)]).shapes
     ((i, 2), (2, k))
     """
-    inputs, output, labels = _numbered(equation, tuple([len(shape) for shape in shapes]))
-    if inputs and Unknown in map(type, chain.from_iterable(shapes)):
-        shapes = _unified(SizedEquation(equation.text, inputs, output, (1,) * len(labels), tuple(shapes)))
-    sizes = _sizes(inputs, shapes, len(labels)) if inputs else None
-    if sizes is None:
+    found = numbered(equation, tuple([len(shape) for shape in shapes]))
+    if found.inputs and Unknown in map(type, chain.from_iterable(shapes)):
+        ones = (1,) * len(found.labels)
+        shapes = _unified(SizedEquation(equation.text, found.inputs, found.output, ones, tuple(shapes)))
+    sized = with_shapes(found, tuple(shapes))
+    if sized is None:
         _raise_size_error(equation, shapes)
-    return SizedEquation(equation.text, inputs, output, sizes, tuple(shapes), equation.named)
+    return sized
 
 
-def bind_plain(written: str | Sequence[Any], shapes: tuple[tuple[int, ...], ...]) -> SizedEquation | None:
-    """The same for an equation of ASCII letters, or for sublists of integers with an output.
+class NumberedEquation(NamedTuple):
+    """An equation whose labels are numbers, for operands of known ranks.
 
-    Returns:
-        None for another one, for one that does not fit the shapes, and if a size is unknown.
+    Attributes:
+        text, named: those of :class:`~einsumx.ir.parse.Equation`.
+        inputs: label numbers of each operand; there are no operands if a rank does not fit.
+        output: label numbers of the result.
+        labels: the label of each number.
+    """
 
-    >>> bind_plain("ij,kj->ik", ((2, 3), (5, 3))).sizes, bind_plain("ba", ((2, 3),)).text
-    ((2, 3, 5), 'ba->ab')
-    >>> bind_plain([[(7, 3), (3, 9)], (9, 7)], ((2, 3), (3, 5))).text
+    text: str
+    named: str
+    inputs: tuple[tuple[int, ...], ...]
+    output: tuple[int, ...]
+    labels: tuple[Label, ...]
+
+
+def with_shapes(equation: NumberedEquation, shapes: tuple[tuple[int, ...], ...]) -> SizedEquation | None:
+    """The equation with the sizes in the operands' shapes; None if they do not fit."""
+    text, named, inputs, output, labels = equation
+    sizes = _sizes(inputs, shapes, len(labels)) if inputs else None
+    return None if sizes is None else SizedEquation(text, inputs, output, sizes, shapes, named)
+
+
+_OTHER = NumberedEquation("", "", (), (), ())
+"""An equation that is not of the plain form, or does not fit the ranks."""
+
+
+def listed(inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None) -> NumberedEquation:
+    """The numbered equation of sublists of integers with an output; one without operands for others.
+
+    >>> listed([(7, 3), (3, 9)], (9, 7)).text
     'ab,bc->ca'
     """
-    text, inputs, output, many = _lettered(written) if isinstance(written, str) else _listed(*written)
-    sizes = _sizes(inputs, shapes, many) if len(inputs) == len(shapes) and inputs else None
-    if sizes is None or Unknown in map(type, sizes):
-        return None
-    return SizedEquation(text, inputs, output, sizes, shapes, text)
-
-
-_NumberedText: TypeAlias = tuple[str, tuple[tuple[int, ...], ...], tuple[int, ...], int]
-"""The text with its output, the numbers of the labels of each operand and of the result, and how many there are.
-
-There are no operands if it is not plain.
-"""
-
-
-def _listed(inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None) -> _NumberedText:
     numbers = dict(zip(dict.fromkeys(chain(*inputs)), count()))
     if output is None or set(map(type, chain(numbers, output))) != {int} or len(numbers) > len(SYMBOLS):
-        return "", (), (), 0
+        return _OTHER
     if len(set(output)) < len(output) or not numbers.keys() >= set(output):
-        return "", (), (), 0
+        return _OTHER
     number = numbers.__getitem__
     terms = tuple([tuple(map(number, labels)) for labels in inputs])
     letters = ["".join(map(SYMBOLS.__getitem__, labels)) for labels in terms]
     result = tuple(map(number, output))
-    return f"{','.join(letters)}->{''.join(map(SYMBOLS.__getitem__, result))}", terms, result, len(numbers)
+    text = f"{','.join(letters)}->{''.join(map(SYMBOLS.__getitem__, result))}"
+    return NumberedEquation(text, text, terms, result, tuple(numbers))
 
 
-@lru_cache(maxsize=1024)
-def _lettered(text: str) -> _NumberedText:
+def lettered(text: str) -> NumberedEquation:
+    """The numbered equation of ASCII letters; one without operands for others.
+
+    >>> lettered("ij,kj->ik").inputs, lettered("ba").text
+    (((0, 1), (2, 1)), 'ba->ab')
+    """
     # Loops and few functions: a first call finds each function that it enters outside of the processor's caches.
     left, arrow, right = text.partition("->")
     numbers: dict[str, int] = {}
@@ -179,34 +192,23 @@ def _lettered(text: str) -> _NumberedText:
     output = []
     for letter in right:
         if letter not in numbers or numbers[letter] in output:
-            return text, (), (), 0
+            return _OTHER
         output.append(numbers[letter])
     if not (text.isascii() and "".join(numbers).isalpha()):
-        return text, (), (), 0
-    return text, tuple(inputs), tuple(output), len(numbers)
+        return _OTHER
+    return NumberedEquation(text, text, tuple(inputs), tuple(output), tuple(numbers))
 
 
-def labels_of(equation: Equation, ranks: Sequence[int]) -> tuple[Label, ...]:
-    """The label of each number of the bound equation, for operands of these ranks.
+def numbered(equation: Equation, ranks: tuple[int, ...]) -> NumberedEquation:
+    """Number the labels of an equation, and of the axes of its ellipsis, in order of appearance.
 
     >>> from einsumx.ir.parse import parse_text
-    >>> labels_of(parse_text("...i,ij->...j", 2), (2, 2))
+    >>> numbered(parse_text("...i,ij->...j", 2), (2, 2)).labels
     (EllipsisAxis(place=0), 'i', 'j')
-    """
-    return _numbered(equation, tuple(ranks))[2]
-
-
-@lru_cache(maxsize=1024)
-def _numbered(
-    equation: Equation, ranks: tuple[int, ...]
-) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], tuple[Label, ...]]:
-    """The numbers of the labels of each operand and of the result, and the label of each number.
-
-    No operands are returned if a rank does not fit its subscript.
     """
     spans = [_ellipsis_span(term, rank) for term, rank in zip(equation.inputs, ranks)]
     if None in spans:
-        return (), (), ()
+        return _OTHER
     span = max(filter(None, spans), default=0)
     numbers: dict[Label, int] = {}
 
@@ -218,7 +220,8 @@ def _numbered(
         return tuple([numbers.setdefault(label, len(numbers)) for label in labels])
 
     inputs = tuple([expanded(term, axes) for term, axes in zip(equation.inputs, spans)])
-    return inputs, expanded(equation.output, span), tuple(numbers)
+    output = expanded(equation.output, span)
+    return NumberedEquation(equation.text, equation.named, inputs, output, tuple(numbers))
 
 
 def _ellipsis_span(term: tuple[Label, ...], rank: int) -> int | None:
@@ -290,8 +293,7 @@ def label_names(equation: SizedEquation) -> tuple[str, ...]:
 def _raise_size_error(equation: Equation, shapes: Sequence[tuple[int, ...]]) -> NoReturn:
     for operand, (term, shape) in enumerate(zip(equation.inputs, shapes)):
         _check_rank(equation, operand, term, shape)
-    # Not from the cache: labels that are equal but print differently, such as 1 and True, share its entries.
-    inputs, _, labels = _numbered.__wrapped__(equation, tuple([len(shape) for shape in shapes]))
+    _, _, inputs, _, labels = numbered(equation, tuple([len(shape) for shape in shapes]))
     sizes = [1] * len(labels)
     seen: dict[int, tuple[int, int]] = {}  # the operand and axis that a label's size comes from
     for operand, (numbers, shape) in enumerate(zip(inputs, shapes)):

@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from einsumx.adapters.base import Adapter
@@ -114,7 +114,6 @@ def fits(stored: Origin, here: Origin) -> bool:
     return stored[:-1] == here[:-1] and (stored.engine == here.engine or "" in (stored.engine, here.engine))
 
 
-@cache
 def _machine() -> str:
     """The model of the processor, by Linux or by the platform, and the number of cores."""
     lines = (system_text("/proc/cpuinfo", 4096) or "").splitlines()
@@ -122,7 +121,6 @@ def _machine() -> str:
     return f"{_line(model or _platform.processor() or _platform.machine())}, {os.cpu_count() or 1} cores"
 
 
-@cache
 def _blas() -> str:
     """NumPy's BLAS, its version, and the kind of processor that its kernels are for."""
     loaded = _threadpoolctl.ThreadpoolController().select(user_api="blas").info()

@@ -7,7 +7,6 @@ A search by sizes alone treats zeros as work. Here a step costs what its stored 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import product
 from math import inf, prod
 from typing import NamedTuple
@@ -40,7 +39,6 @@ class _Step(NamedTuple):
     work: float
 
 
-@lru_cache(maxsize=1024)
 def sparse_path(
     inputs: tuple[frozenset[int], ...], output: frozenset[int], sizes: tuple[int, ...], densities: tuple[float, ...]
 ) -> Path:

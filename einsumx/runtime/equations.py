@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from einsumx.caches import cached
 from einsumx.errors import SizeError
 from einsumx.ir import bind, parse
+from einsumx.ir.sizes import Unknown
 
 if TYPE_CHECKING:
-    from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.bind import NumberedEquation, SizedEquation
     from einsumx.ir.parse import Equation
     from einsumx.runtime.request import Written
 
@@ -22,23 +23,35 @@ def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> Sized
         EquationError, SizeError: it is wrong, or does not fit the shapes.
     """
     shapes = tuple(shapes)
-    sized = bind.bind_plain(written, shapes)
-    if sized is not None:
+    found = None if isinstance(written, str) else bind.listed(*written)
+    if found is None or len(found.inputs) != len(shapes):
+        found = numbered(written, tuple(map(len, shapes)))
+    sized = bind.with_shapes(found, shapes)
+    if sized is not None and Unknown not in map(type, sized.sizes):
         return sized
+    # Not from the cache: labels that are equal but print differently, such as 1 and True, share its entries.
+    equation = parsed(written, len(shapes))
     try:
-        return bind.bind(parsed(written, len(shapes)), shapes)
+        return bind.bind(equation, shapes)
     except SizeError as error:
-        if isinstance(written, str):
-            first, _, rest = str(error).partition("\n")
-            raise SizeError(f"{first}{parse.misread(written)}\n{rest}") from None
-        # Labels that are equal but print differently, such as 1 and True, share an entry of the cache.
-        bind.bind(parsed.__wrapped__(written, len(shapes)), shapes)
-        raise
+        if not isinstance(written, str):
+            raise
+        first, _, rest = str(error).partition("\n")
+        raise SizeError(f"{first}{parse.misread(written)}\n{rest}") from None
 
 
-@cached("equations")
+@lru_cache(maxsize=1024)
+def numbered(written: Written, ranks: tuple[int, ...]) -> NumberedEquation:
+    """The equation with its labels numbered, for operands of these ranks."""
+    if isinstance(written, str):
+        plain = bind.lettered(written)
+        if plain.inputs and tuple(map(len, plain.inputs)) == ranks:
+            return plain
+    return bind.numbered(parsed(written, len(ranks)), ranks)
+
+
 def parsed(written: Written, count: int) -> Equation:
-    """The parsed equation for ``count`` operands, cached."""
+    """The parsed equation for ``count`` operands."""
     if isinstance(written, str):
         return parse.parse_text(written, count)
     return parse.parse_sublists(*written)

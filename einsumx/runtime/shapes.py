@@ -23,6 +23,8 @@ def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...]
         SizeError: an operand looks like a shape, but is not a tuple of non-negative integers.
     """
     shapes = list(map(_as_shape, operands))
+    if not any(isinstance(operand, int | float | complex | list) for operand in operands):
+        return shapes
     equation = parsed(written, len(operands))
     for number, (operand, term) in enumerate(zip(operands, equation.inputs)):
         is_number = isinstance(operand, int | float | complex)
