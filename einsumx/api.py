@@ -103,8 +103,9 @@ def einsum(*operands: Any, **keywords: Unpack[Keywords]) -> Any:
         backend: the framework to use if all operands are Python lists, numbers, or stored; NumPy by default.
         memory_limit: the most memory to use at once: bytes, text such as ``"8GiB"``, a fraction below 1 of the free
             memory, or a :class:`einsumx.MemoryLimit`, which also says how blocks are computed.
-        **framework: ``precision`` (JAX, PyTorch), ``preferred_element_type`` and ``out_sharding`` (JAX), as for
-            ``jax.numpy.einsum``; without a memory limit.
+        precision: of products of float32, on JAX and PyTorch; without a memory limit, as the next two.
+        preferred_element_type: as for ``jax.numpy.einsum``, on JAX.
+        out_sharding: as for ``jax.numpy.einsum``, on JAX.
 
     None stands for any keyword's default. Without a limit, stored operands are read whole, by NumPy only.
 
