@@ -138,3 +138,9 @@ def test_objects_find_the_context_of_the_caller():
     with localcontext() as context:
         context.prec = 5
         assert str(einsumx.einsum("i,i->i", third, third)[0]) == "0.11111"
+
+
+def test_an_object_is_added_to_a_sum_under_a_limit():
+    fractions = objects(NUMBERS["Fraction"], (3, 2))
+    found = einsumx.addeinsum(np.array(1, object), "ij->", fractions, alpha=3, memory_limit="1 MB")
+    assert found == 1 + 3 * fractions.sum()

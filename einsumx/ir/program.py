@@ -12,7 +12,7 @@ from einsumx.ir.records import HashedOnce, record
 from einsumx.ir.values import described
 
 
-class _Kept(OfContraction, HashedOnce):
+class _Referable(OfContraction, HashedOnce):
     """The values of a program, once they are computed; and weak references, which ``tf.function`` needs."""
 
     __slots__ = ("__weakref__", "_values")
@@ -20,7 +20,7 @@ class _Kept(OfContraction, HashedOnce):
 
 
 @record
-class Program(_Kept):
+class Program(_Referable):
     """A contraction as straight-line array calls over numbered slots.
 
     Lowering returns one. Users get its subclass :class:`einsumx.Plan`, which they can call, print and store.

@@ -173,7 +173,7 @@ def _added(request: Request) -> Array:
         )  # fmt: skip
         factors.within(dtype)  # raises before any work
         copies = 2 * prod(program.shape) * itemsize(dtype)
-        result = recorded(alone, copies)
+        result = adapter.boxed(recorded(alone, copies), program.dtype)
         keywords = {"dtype": request.dtype, "casting": request.casting, "order": request.order}
         return hooks.addeinsum(added, _identity(result), result, **factors._asdict(), **keywords)
     if factors.beta == 0:
