@@ -27,8 +27,9 @@ from warnings import filterwarnings
 import numpy as np
 from call_cases import FORMS, GROWING, NETWORKS, PAIRS, Case, drawn, growing
 from call_tables import call_tables
-from contenders import EINSUMX, FRAMEWORKS, Framework, Function
+from contenders import FRAMEWORKS, Framework, Function
 from measure import SLICE, timed, why_skipped, wrong
+from names import EINSUMX
 from show import about, console, print_tables
 from summary import Row
 

@@ -123,8 +123,8 @@ def conformance(report: Report) -> str:
     """The conformance suite, in a process of its own, on the last device, which is seldom the default."""
     backend, device = report.framework.backend, report.framework.device
     if device:
-        others = framework_of(backend).other_devices(device)
-        device = [device, *(name for name in others if name.partition(":")[0] not in ("cpu", "meta"))][-1]
+        found = framework_of(backend).devices()
+        device = [device, *(name for name in found if name.partition(":")[0] not in ("cpu", "meta"))][-1]
     level = "quick" if report.is_fake else LEVELS.get(backend, "full")
     selected = ("--case", FAKE_CASES) if report.is_fake else ()
     with TemporaryDirectory() as folder:

@@ -18,7 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from contenders import EINSUMX, FRAMEWORKS, Framework
+from contenders import FRAMEWORKS, Framework
+from names import EINSUMX
 from problems import CLASSES, Problem, all_problems, class_problems, operands
 from rich.table import Table
 from show import console

@@ -37,7 +37,9 @@ ATTENTION = [
 @pytest.mark.parametrize(("equation", "lhs", "rhs"), ATTENTION)
 def test_attention_is_one_product_on_every_backend_and_on_numpy_without_a_copy(backend, equation, lhs, rhs):
     plan = einsumx.plan(equation, lhs, rhs, dtypes="float32", backend=backend)
-    assert arithmetic(plan) == [Native if backend == "jax" else Matmul]
+    kinds = [Native] if backend == "jax" else [Matmul]
+    # MXNet 1 has a product with a batch axis between rows and columns, which its kernel of this einsum is.
+    assert arithmetic(plan) in (kinds, [Native] if backend == "mxnet" else kinds)
     assert backend != "numpy" or copies(plan) == []
 
 

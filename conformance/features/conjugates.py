@@ -91,7 +91,7 @@ def _refused_cases() -> Iterator[Case]:
         yield refused(keywords(conj=conj), says=f"conj= has position .*{count}", only_einsumx=True)
     for conj in ((0, 0), (1, -1)):
         yield refused(keywords(conj=conj), says=f"twice; {count}", only_einsumx=True)
-    for value in (True, (True,), 0.0, "0", (None,)):
+    for value in (True, (True,), 0.0, "first", (None,)):
         yield refused(keywords(conj=value), says="conj= is the position of an operand", only_einsumx=True)
 
 

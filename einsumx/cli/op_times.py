@@ -211,7 +211,7 @@ def _op_profiles(
     for op, cost in zip(program.ops, program_cost(program, adapter).ops):
         announce(f"%{op.out} = {op.text}")
         read, result = list(dict.fromkeys(op.sources)), described[op.out]
-        renamed = op.renamed({slot: place for place, slot in enumerate(read)})
+        renamed = op.renamed({slot: place for place, slot in enumerate((*read, op.out))})
         alone = program_of_ops(program.contraction.place, [described[slot] for slot in read], [renamed], result)
         sources = [described[slot] for slot in op.sources]
         kernel = adapter.kernel(op, [each.shape for each in sources], sources[0].dtype)
