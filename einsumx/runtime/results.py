@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from einsumx.adapters.registry import backend_of, is_stored, owner
+from einsumx.adapters.registry import is_stored, owner, serving
 from einsumx.caches import Uncacheable
 from einsumx.dtypes import Casting, can_cast
 from einsumx.errors import BackendError, SizeError, excerpt, shown
@@ -82,8 +81,9 @@ def deliver(
 
 def check_plain(adapter: Adapter, signatures: Sequence[Signature]) -> None:
     """Raise Uncacheable unless arrays of these signatures are plain ones of the framework."""
-    if backend_of(tuple(map(itemgetter(0), signatures))) != (adapter, True):
-        raise Uncacheable
+    for kind in {signature[0] for signature in signatures}:
+        if serving(kind) is not adapter or not adapter.is_plain(kind):
+            raise Uncacheable
 
 
 def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Delivery) -> Run:
