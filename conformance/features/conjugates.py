@@ -151,8 +151,12 @@ def is_traced(case: Case, subject: Subject) -> None:
     if not transforms:
         raise NotApplicable(f"{subject.framework.name} has no jit and no compile")
     hosts, arrays = subject.operands(case)
-    function = subject.bound(case)  # of a class that Paddle does not trace
-    traced = subject.framework.transformed(transforms[0], lambda *operands: function(*operands))
+    function = subject.bound(case)
+
+    def call(*operands: Array) -> Array:  # Paddle traces no objects that are called
+        return function(*operands)
+
+    traced = subject.framework.transformed(transforms[0], call)
     subject.judge(traced(*arrays), subject.expected(case, _conjugates(case, hosts)))
     _judge_gradients(case, subject, traced, (hosts, arrays))
 
