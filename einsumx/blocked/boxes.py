@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any, TypeAlias
@@ -64,16 +63,28 @@ class Grid:
         self._sizes, self._blocking = tuple(sizes), blocking
         self.ranges = [ranges(size, count) for size, count in zip(sizes, blocking.counts)]
         self.largest = largest_blocks(sizes, blocking.counts)
+        root = blocking.root
+        # Each cut axis of the result, in the order of the loops, and where its blocks start.
+        self._starts = [
+            (root.output.index(label), [block.start for block in self.ranges[label]]) for label in root.nest
+        ]
+        # No cached_property: before Python 3.12 it has a lock, which the child of a fork may find locked.
+        self._indices: list[BlockIndex] | None = None
+        self._boxes: list[Box] | None = None
 
-    @cached_property
+    @property
     def indices(self) -> list[BlockIndex]:
         """The blocks of the result, in the best order of computation."""
-        return list(self.steps(self._blocking.root.nest))
+        if self._indices is None:
+            self._indices = list(self.steps(self._blocking.root.nest))
+        return self._indices
 
-    @cached_property
+    @property
     def boxes(self) -> list[Box]:
         """The part of the result that each of them is."""
-        return list(map(self.part, self.indices))
+        if self._boxes is None:
+            self._boxes = list(map(self.part, self.indices))
+        return self._boxes
 
     def part(self, index: BlockIndex) -> Box:
         """The part of the result that a block of it is."""
@@ -98,12 +109,6 @@ class Grid:
         for axis, starts in self._starts:
             number = number * len(starts) + bisect_right(starts, box[axis].start) - 1
         return number
-
-    @cached_property
-    def _starts(self) -> list[tuple[int, list[int]]]:
-        """Each cut axis of the result, in the order of the loops, and where its blocks start."""
-        root = self._blocking.root
-        return [(root.output.index(label), [block.start for block in self.ranges[label]]) for label in root.nest]
 
     def block_sizes(self, index: BlockIndex) -> tuple[int, ...]:
         """The sizes of all labels in these blocks; those of the largest blocks for labels that it has none of."""
