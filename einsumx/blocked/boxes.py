@@ -65,26 +65,25 @@ class Grid:
         self.largest = largest_blocks(sizes, blocking.counts)
         root = blocking.root
         # Each cut axis of the result, in the order of the loops, and where its blocks start.
-        self._starts = [
-            (root.output.index(label), [block.start for block in self.ranges[label]]) for label in root.nest
-        ]
-        # No cached_property: before Python 3.12 it has a lock, which the child of a fork may find locked.
-        self._indices: list[BlockIndex] | None = None
-        self._boxes: list[Box] | None = None
+        self._starts = [(root.output.index(each), [block.start for block in self.ranges[each]]) for each in root.nest]
 
-    @property
-    def indices(self) -> list[BlockIndex]:
-        """The blocks of the result, in the best order of computation."""
-        if self._indices is None:
-            self._indices = list(self.steps(self._blocking.root.nest))
-        return self._indices
+    indices: list[BlockIndex]
+    """The blocks of the result, in the best order of computation."""
+    boxes: list[Box]
+    """The part of the result that each of them is."""
 
-    @property
-    def boxes(self) -> list[Box]:
-        """The part of the result that each of them is."""
-        if self._boxes is None:
-            self._boxes = list(map(self.part, self.indices))
-        return self._boxes
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that is computed when it is first asked for.
+
+        It is no cached_property, which has a lock before Python 3.12, and the child of a fork may find it locked.
+        """
+        if name == "indices":
+            self.indices = list(self.steps(self._blocking.root.nest))
+        elif name == "boxes":
+            self.boxes = list(map(self.part, self.indices))
+        else:
+            raise AttributeError(name)
+        return self.__dict__[name]
 
     def part(self, index: BlockIndex) -> Box:
         """The part of the result that a block of it is."""
