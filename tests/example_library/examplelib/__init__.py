@@ -76,6 +76,10 @@ def copy(array: ExampleArray) -> ExampleArray:
     return ExampleArray(array._values)
 
 
+def conj(array: ExampleArray) -> ExampleArray:
+    return ExampleArray(array._values.conj())
+
+
 def sum(array: ExampleArray, axis: Any = None, dtype: str | None = None) -> ExampleArray:  # noqa: A001
     return ExampleArray(array._values.sum(axis, dtype=dtype))
 
