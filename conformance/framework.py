@@ -182,7 +182,7 @@ class Framework:
     def promote(self, first: str, second: str) -> str | None:
         """The dtype of a product of arrays of two dtypes; None if the library does not promote them.
 
-        The default is for libraries with the functions of the array API standard, and for NumPy, which takes names too.
+        The default is for libraries with the functions of the array API standard.
         """
         with suppress(TypeError):
             dtypes = (getattr(self.xp, name, name) for name in (first, second))

@@ -197,7 +197,7 @@ def test_sums_in_a_wider_dtype_are_conjugated():
 def test_a_contraction_in_reals_does_not_see_the_imaginary_parts():
     found = plan(PRODUCT, a, b, conj=0, dtype="float64", casting="unsafe")
     assert "conjugate" not in names(found)
-    with pytest.warns(np.exceptions.ComplexWarning):
+    with pytest.warns(getattr(np, "exceptions", np).ComplexWarning):
         np.testing.assert_allclose(found(a, b), a.real @ b.real)
 
 

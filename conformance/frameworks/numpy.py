@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,6 +43,11 @@ class NumpyFramework(Framework):
 
     def is_array(self, array: Any) -> bool:
         return isinstance(array, np.ndarray | np.generic)
+
+    def promote(self, first: str, second: str) -> str | None:
+        with suppress(TypeError):  # by names, as old NumPys warn of np.bool
+            return str(np.result_type(first, second).name)
+        return None
 
     def special(self, values: Any, spec: ArraySpec, device: str) -> Array:
         array = np.array(values, spec.dtype, order="C")

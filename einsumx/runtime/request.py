@@ -483,7 +483,7 @@ def as_positions(conj: Any) -> tuple[int, ...]:
     if conj is None:
         return ()
     try:
-        items = tuple(conj) if isinstance(conj, Iterable) else (conj,)
+        items = tuple(map(as_python, conj if isinstance(conj, Iterable) else (conj,)))
         if not any(isinstance(item, bool) for item in items):
             return tuple(map(index, items))
     except TypeError:
