@@ -172,7 +172,8 @@ def is_key(operands: Sequence[Any], targets: Sequence[Any], *values: Any) -> boo
         adapter, is_plain = backend_of(tuple(map(type, arrays)))
     except BackendError:
         return False
-    if adapter is None or not is_plain or adapter is not serving(type(arrays[0])):  # whose signatures were taken
+    first: Any = type(arrays[0]) if arrays else None
+    if adapter is None or not is_plain or adapter is not serving(first):  # whose signatures were taken
         return False
     try:
         hash((values, *map(adapter.signature, arrays)))
