@@ -463,7 +463,14 @@ class NumpyAdapter(Adapter):
         silent.run(np.seterr, all="ignore")
 
         def in_context(run: Run) -> Run:
-            return lambda *operands: silent.copy().run(run, *operands)
+            def quiet(lhs: Array = None, rhs: Array = None, *others: Array) -> Array:
+                if others:
+                    return silent.copy().run(run, lhs, rhs, *others)
+                if rhs is not None:  # most programs have two operands, and a star triples the overhead
+                    return silent.copy().run(run, lhs, rhs)
+                return silent.copy().run(run) if lhs is None else silent.copy().run(run, lhs)
+
+            return quiet
 
         return in_context
 
