@@ -101,7 +101,7 @@ def _slotted(cls: type, described: _Fields) -> Any:
         __match_args__=tuple(values),
         __dataclass_fields__=described,
         __signature__=_Signature(),
-        _values=values,
+        _field_values=values,
         _compared=attrgetter(
             *[name for name, value in values.items() if not isinstance(value, Field) or value.compare]
         ),
@@ -259,7 +259,7 @@ def _completed(kind: Any, values: Sequence[Any], named: Mapping[str, Any]) -> tu
     given.update(named)
     for name in names:
         if name not in given:
-            given[name] = _default(kind, name, kind._values[name])
+            given[name] = _default(kind, name, kind._field_values[name])
     return tuple([given[name] for name in names])
 
 
