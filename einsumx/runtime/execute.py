@@ -134,14 +134,23 @@ def _of_pair(
     if finish is not None:
         last.append(finish)
     if product is None:
-        return last[0] if len(last) == 1 else _chained(last)
-    run = _joined(before, other, product, last) if before or other or last else product
+        return _chained(last)
+    run = _joined(_chained(before), _chained(other), product, _chained(last))
     return run if before is first else lambda rhs, lhs: run(lhs, rhs)
 
 
-def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:
+Kernel: TypeAlias = "Callable[[Array], Any]"
+
+
+def _chained(kernels: Sequence[Kernel]) -> Kernel | None:
+    """A function that calls one kernel after another; None without any."""
+    if len(kernels) < 2:
+        return kernels[0] if kernels else None
+    first, *others = kernels
+
     def run(array: Array) -> Array:
-        for kernel in kernels:
+        array = first(array)
+        for kernel in others:
             array = kernel(array)
         return array
 
@@ -149,23 +158,22 @@ def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:
 
 
 def _joined(
-    left: Sequence[Callable[..., Array]],
-    right: Sequence[Callable[..., Array]],
-    product: Callable[[Array, Array], Array],
-    last: Sequence[Callable[..., Array]],
+    left: Kernel | None, right: Kernel | None, product: Callable[[Array, Array], Array], last: Kernel | None
 ) -> Run:
-    def run(lhs: Array, rhs: Array) -> Array:
-        for kernel in left:
-            lhs = kernel(lhs)
-        for kernel in right:
-            rhs = kernel(rhs)
-        result = product(lhs, rhs)
-        lhs = rhs = None
-        for kernel in last:
-            result = kernel(result)
-        return result
-
-    return run
+    """A function of a pair that calls all kernels itself, as calls may be small."""
+    if last is None:
+        if left is not None and right is not None:
+            return lambda lhs, rhs: product(left(lhs), right(rhs))
+        if left is not None:
+            return lambda lhs, rhs: product(left(lhs), rhs)
+        return product if right is None else lambda lhs, rhs: product(lhs, right(rhs))
+    if left is not None and right is not None:
+        return lambda lhs, rhs: last(product(left(lhs), right(rhs)))
+    if left is not None:
+        return lambda lhs, rhs: last(product(left(lhs), rhs))
+    if right is not None:
+        return lambda lhs, rhs: last(product(lhs, right(rhs)))
+    return lambda lhs, rhs: last(product(lhs, rhs))
 
 
 def run_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
