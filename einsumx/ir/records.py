@@ -75,14 +75,19 @@ class _Fields:
     def made(self) -> dict[str, Field[Any]]:
         """The descriptions of :mod:`dataclasses`."""
         values = {name: value for name, value in self.values.items() if value is not MISSING}
-        plain: Any = dataclass(init=False, repr=False, eq=False)(
-            type("Plain", (), {"__annotations__": self.types, **values})
-        )
-        described: dict[str, Field[Any]] = plain.__dataclass_fields__
+        described: dict[str, Field[Any]] = _plain(__annotations__=self.types, **values).__dataclass_fields__
         return described
 
     def __get__(self, made: Any, kind: Any) -> dict[str, Field[Any]]:
         return self.made
+
+
+def _plain(**inside: Any) -> Any:
+    """A dataclass without methods."""
+    return dataclass(init=False, repr=False, eq=False)(type("Plain", (), inside))
+
+
+_PARAMETERS = _plain().__dataclass_params__
 
 
 def _slotted(cls: type, described: _Fields) -> Any:
@@ -100,6 +105,7 @@ def _slotted(cls: type, described: _Fields) -> Any:
         __slots__=tuple([name for name in values if name not in inherited]),
         __match_args__=tuple(values),
         __dataclass_fields__=described,
+        __dataclass_params__=_PARAMETERS,
         __signature__=_Signature(),
         _field_values=values,
         _compared=attrgetter(
