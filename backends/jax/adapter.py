@@ -42,11 +42,8 @@ _LONG = 256
 """The most ops of a plan that is jitted: XLA takes many seconds to compile a program of a thousand small products."""
 
 TRAITS = Traits(
-    strided=False,
-    transpose_flags=True,
-    pairs_by_einsum=True,
+    arrays="einsum",
     native_dtypes=_NUMBERS,
-    native_max_labels=10_000,  # products have axes, no letters
     dtypes=_NUMBERS | {"bool"},
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),

@@ -96,9 +96,13 @@ def _may_be_one_einsum(contraction: Contraction) -> bool:
 
 def lowering_of(traits: Traits) -> type[Lowering]:
     """How ops are written for a framework: the only place that asks how its arrays lie in memory."""
-    if traits.strided:
-        return strided_search.StridedLowering
-    return einsum.EinsumLowering if traits.pairs_by_einsum else packed.PackedLowering
+    match traits.arrays:
+        case "strided":
+            return strided_search.StridedLowering
+        case "packed":
+            return packed.PackedLowering
+        case "einsum":
+            return einsum.EinsumLowering
 
 
 def _compute(contraction: Contraction, names: Sequence[str]) -> tuple[Lowering, int]:
@@ -136,7 +140,7 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
             case ops.Matmul():
                 values = described(calls, operands)
                 return _product_of(values[op.lhs].shape, values[op.rhs].shape) in wide
-            case ops.Native() if traits.pairs_by_einsum:
+            case ops.Native() if traits.arrays == "einsum":
                 return "matmul" in wide
             case ops.Sum():
                 return "sum" in wide
