@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.replacement import Function, Name, own, say_native
-from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown

@@ -1,4 +1,4 @@
-"""The parts of the NumPy adapter that repeat no plain call: ``out=``, memory orders, blocks and arithmetic."""
+"""The parts of the NumPy adapter: ``out=``, memory orders, blocks and arithmetic. Plain calls need none of them."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         OutAccess,
         Semirings,
     )
+    from einsumx.adapters.options import FrameworkOptions
     from einsumx.adapters.replacement import Name
-    from einsumx.adapters.typing import FrameworkOptions
 else:
     facets, replacement = LazyModule("einsumx.adapters.facets"), LazyModule("einsumx.adapters.replacement")
 

@@ -25,15 +25,15 @@ from einsumx.scalars import as_python
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    from einsumx.adapters import typing as framework_options
+    from einsumx.adapters import options as framework_options
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.typing import FrameworkOptions
+    from einsumx.adapters.options import FrameworkOptions
     from einsumx.ir import parse
     from einsumx.runtime import dtype_rules, limits
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
-    framework_options = LazyModule("einsumx.adapters.typing")
+    framework_options = LazyModule("einsumx.adapters.options")
     dtype_rules, limits = LazyModule("einsumx.runtime.dtype_rules"), LazyModule("einsumx.runtime.limits")
     parse = LazyModule("einsumx.ir.parse")
 
