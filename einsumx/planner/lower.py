@@ -21,7 +21,6 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import HALVES, Traits, WideOp
-from einsumx.ir.values import described
 from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import ONE_EINSUM, Candidate
@@ -29,10 +28,12 @@ from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
 
 if TYPE_CHECKING:
     from einsumx.ir import simplify
+    from einsumx.ir import values as slots
     from einsumx.planner import einsum, narrow, packed, strided_search
     from einsumx.planner.lowering import Lowering
 else:  # the direct road needs none of these
     simplify, narrow = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.narrow")
+    slots = LazyModule("einsumx.ir.values")
     strided_search = LazyModule("einsumx.planner.strided_search")
     packed, einsum = LazyModule("einsumx.planner.packed"), LazyModule("einsumx.planner.einsum")
 
@@ -138,7 +139,7 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
     for op in arithmetic:
         match op:
             case ops.Matmul():
-                values = described(calls, operands)
+                values = slots.described(calls, operands)
                 return _product_of(values[op.lhs].shape, values[op.rhs].shape) in wide
             case ops.Native() if traits.arrays == "einsum":
                 return "matmul" in wide

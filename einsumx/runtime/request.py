@@ -224,7 +224,7 @@ class SemiringPlanKeywords(CommonKeywords, ShapeKeywords, total=False):
     """The keywords of :meth:`einsumx.Semiring.plan` but ``memory_limit``."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Request:
     """A call of :func:`einsumx.einsum`, or of another function that computes a contraction.
 
