@@ -237,7 +237,7 @@ def _found(adapter: Adapter, asked: tuple[Any, ...]) -> Run:
 
 def _new(adapter: Adapter, asked: tuple[Any, ...]) -> Run:
     """The function for a key that the table of calls does not have."""
-    _calls.miss()
+    _calls.misses += 1
     translation, written, beside, *signatures = asked
     key, out = beside or (None, None)
     run: Run = _calls.keep(asked, ready(adapter, translation, written, key, out, *signatures))
