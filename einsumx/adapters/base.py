@@ -269,6 +269,18 @@ class Adapter(Primitives):
         """Wrap the function that executes a plan or a part of one, for example to jit it or to set a mode around it."""
         return run
 
+    def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
+        """As :meth:`prepare`, for a function whose values all have one dtype of numbers, and no option.
+
+        Args:
+            run: the function, of the operands.
+            is_loud: whether it may warn about infinities and nan.
+
+        Returns:
+            The function; None if it needs to know the program.
+        """
+        return run if type(self).prepare is Adapter.prepare else None
+
     def configured(self, options: FrameworkOptions) -> Self:
         """The adapter that runs plans with these options, some of which are set. It is used for nothing else.
 

@@ -22,7 +22,7 @@ from einsumx.ir.program import Program
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import HALVES, Traits, WideOp
 from einsumx.ir.values import described
-from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
+from einsumx.planner.clear import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
 from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
 
@@ -81,16 +81,16 @@ def alternatives(contraction: Contraction) -> list[list[Alternative]]:
 
 def _lowered(contraction: Contraction, choosing: Choosing) -> tuple[tuple[Op, ...], int]:
     """The ops, and the slot of the result."""
-    equation, operands = contraction.equation, contraction.operands
+    operands = contraction.operands
     count = len(operands)
     if choosing.asks_for_one_einsum and _may_be_one_einsum(contraction):
-        return (one_einsum(equation, count),), count
+        return (one_einsum(contraction),), count
     builder, slot = _compute(contraction, choosing)
     if builder.is_tidy:
         return tuple(builder.ops), slot
     calls, result = simplify.simplify(builder.ops, [operand.shape for operand in operands], slot)
     if choosing.is_by_cost and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(contraction, calls):
-        return (one_einsum(equation, count),), count
+        return (one_einsum(contraction),), count
     return calls, result
 
 

@@ -16,7 +16,6 @@ from einsumx.ir.cost_model import is_sweep
 from einsumx.ir.loops import Loops, natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.planner.builder import Builder
-from einsumx.planner.direct import direct_product, einsum_result, product_order
 from einsumx.planner.matmul import (
     Choice,
     Classes,
@@ -26,7 +25,9 @@ from einsumx.planner.matmul import (
     matmul,
     reads_packed,
 )
+from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Alternative
+from einsumx.planner.strided import direct_product, einsum_result
 from einsumx.planner.terms import Labels, ResultUse, Term
 
 

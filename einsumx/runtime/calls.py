@@ -34,10 +34,11 @@ from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.runtime import dtype_rules, factors, prepare
+    from einsumx.runtime import dtype_rules, factors, prepare, staged
 else:
     dtype_rules = LazyModule("einsumx.runtime.dtype_rules")
     factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
+    staged = LazyModule("einsumx.runtime.staged")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -288,6 +289,10 @@ def ready(
     _, _, added, kinds, options = key or _NO_KEY
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
+    if key is None and out is None:
+        run = staged.run_of(adapter, equation, signatures)
+        if run is not None:
+            return run
     try:
         fields = translation(adapter, from_key(options) if options else {})
         request = Request(equation, (), is_cast=out is None, **fields)
@@ -303,8 +308,13 @@ def ready(
         return limited
     if out is not None and request.algebra.has_exponents:
         raise Uncacheable
+    is_new = out is None and request.order == "K" and kinds is None
+    if is_new and fields.keys() == {"optimize"}:
+        run = staged.run_of(adapter, equation, signatures, request.optimize)
+        if run is not None:
+            return run
     prepared = prepare.from_signatures(request, adapter, signatures)
-    if out is None and request.order == "K" and kinds is None:
+    if is_new:
         return prepared.run
     try:
         wanted = Delivery(request.order, request.casting, out, kinds, added, request.dtype)

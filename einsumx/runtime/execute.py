@@ -20,6 +20,9 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Program, last_uses
 from einsumx.ir.sizes import Unknown, is_known
+from einsumx.planner.array_calls import Calls, Sizes, shape_of
+from einsumx.planner.clear import Part
+from einsumx.planner.rules import Rules
 
 
 def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
@@ -44,7 +47,10 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
             with context:
                 calls, values = _fold(program, adapter, constants, calls)
     finish = None if program.contraction.equation.output else _finish(program, adapter)
-    run = _of_pair(calls, arguments, program.result, finish) if arguments else None
+    run = None
+    if arguments:
+        slots = tuple([(out, sources) for out, sources, _ in calls])
+        run = joined(slots, [kernel for _, _, kernel in calls], arguments, program.result, finish)
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
     return program.contraction.algebra.prepare(adapter, run, program)
@@ -53,13 +59,54 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
 def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None:
     """The function that makes a result without axes an element; None if it is one."""
     last = program.ops[-1]
-    is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
+    is_sum = type(last) in _SUMS and last.out == program.result
     is_element = is_sum and program.algebra.is_plain and program.dtype != "object"
     return None if is_element else program.algebra.finish(adapter)
 
 
+Slots: TypeAlias = tuple[int, tuple[int, ...]]
+"""The slot that an op writes, and those that it reads."""
+
 Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
 """The slot that an op writes, those that it reads, and its kernel."""
+
+
+def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: Rules) -> Run | None:
+    """A function that runs the calls of a contraction one after the other; None if the adapter asks for a program.
+
+    Args:
+        parts: for each step.
+        adapter: executes the calls.
+        operands: how many there are.
+        rules: of the framework, for the dtype of all values.
+    """
+    last = parts[-1].calls
+    finish = None if last.result or type(last.steps[-1].op) in _SUMS else PLUS_TIMES.finish(adapter)
+    arguments, run = tuple(range(operands)), None
+    if operands < 3:
+        kernels = _kernels(last, parts[0].sizes, adapter, rules.dtype)
+        run = joined(last.slots, kernels, arguments, last.slots[-1][0], finish)
+    if run is None:
+        calls: list[Call] = []
+        for step, sizes, slots, start in parts:
+            names = (*slots, *range(start, start + len(step.steps)))
+            for (out, sources), kernel in zip(step.slots, _kernels(step, sizes, adapter, rules.dtype)):
+                calls.append((names[out], tuple(map(names.__getitem__, sources)), kernel))
+        run = _Steps(calls, arguments, calls[-1][0], finish, {})
+    return adapter.prepare_plain(run, rules.is_inexact and any(part.calls.is_loud for part in parts))
+
+
+_SUMS = frozenset((Native, Matmul, Sum))
+"""The ops whose result, if it has no axes, is an element."""
+
+
+def _kernels(calls: Calls, sizes: Sizes, adapter: Adapter, dtype: str) -> list[Callable[..., Any]]:
+    """The kernels of a step."""
+    kernel, kernels = adapter.kernel, []
+    for step in calls.steps:
+        shapes = [shape_of(axes, sizes) for axes in step.sources] if step.op.effect != "view" else ()
+        kernels.append(kernel(step.sized(sizes), shapes, dtype))
+    return kernels
 
 
 def _calls(program: Program, adapter: Adapter) -> list[Call]:
@@ -101,42 +148,84 @@ def _kernel(
     return kernel
 
 
-def _of_pair(
-    calls: Sequence[Call], arguments: tuple[int, ...], result: int, finish: Callable[[Array], Any] | None
-) -> Run | None:
-    """A function for a program of at most one op of two operands, and others of one; None for another program.
+class _Arranged(NamedTuple):
+    """Calls of which at most one has two operands, by their places.
 
-    It runs the ops of one operand before those of the other, so the program must have them in this order.
+    Attributes:
+        before, other: those of its first source, and of its second one, or none.
+        product: it.
+        after: the others.
+        is_swapped: its first source is made of the second operand.
     """
-    if len(calls) == 1 and calls[0][1] == arguments and finish is None:
-        return calls[0][2]
+
+    before: tuple[int, ...]
+    other: tuple[int, ...]
+    product: int | None
+    after: tuple[int, ...]
+    is_swapped: bool
+
+
+@lru_cache(maxsize=1024)
+def _arranged(calls: tuple[Slots, ...], arguments: tuple[int, ...], result: int) -> _Arranged | None:
+    """The calls of a program of at most one op of two operands, and others of one; None for another program.
+
+    The ops of one operand run before those of the other, so the program must have them in this order.
+    """
     if len(arguments) > 2:
         return None
-    chains: dict[int, list[Callable[..., Array]]] = {}
-    for slot in arguments:
-        chains[slot] = []
-    first = before = other = chains[arguments[0]]
-    product, last_out = None, -1
-    for out, sources, kernel in calls:
+    chains: dict[int, list[int]] = {slot: [] for slot in arguments}
+    before = other = chains[arguments[0]]
+    first, product, last_out = before, None, -1
+    for place, (out, sources) in enumerate(calls):
         chain = chains.pop(sources[0], None)
         if chain is None:
             return None
         if len(sources) == 1 and (not chain or sources[0] == last_out):
-            chain.append(kernel)
+            chain.append(place)
         elif len(sources) == 2 and product is None and sources[1] in chains:
-            product, before, other, chain = kernel, chain, chains.pop(sources[1]), []
+            product, before, other, chain = place, chain, chains.pop(sources[1]), []
         else:
             return None
         chains[out], last_out = chain, out
     last = chains.pop(result, None)
     if last is None or chains:
         return None
+    after = tuple(last)
+    if product is None:
+        return _Arranged((), (), None, after, is_swapped=False)
+    return _Arranged(tuple(before), tuple(other), product, after, is_swapped=before is not first)
+
+
+def joined(
+    slots: tuple[Slots, ...],
+    kernels: Sequence[Callable[..., Any]],
+    arguments: tuple[int, ...],
+    result: int,
+    finish: Callable[[Array], Any] | None,
+) -> Run | None:
+    """A function for a program of at most one op of two operands, and others of one; None for another program.
+
+    Args:
+        slots: what each op writes and reads.
+        kernels: of the ops.
+        arguments: the slots that the function takes.
+        result: the slot that it returns, through ``finish`` if there is one.
+    """
+    if len(slots) == 1 and slots[0][1] == arguments and finish is None:
+        return kernels[0]
+    arranged = _arranged(slots, arguments, result)
+    if arranged is None:
+        return None
+    before, other, product, after, is_swapped = arranged
+    last = [kernels[place] for place in after]
     if finish is not None:
         last.append(finish)
     if product is None:
         return last[0] if len(last) == 1 else _chained(last)
-    run = _joined(before, other, product, last) if before or other or last else product
-    return run if before is first else lambda rhs, lhs: run(lhs, rhs)
+    run = kernels[product]
+    if before or other or last:
+        run = _joined([kernels[place] for place in before], [kernels[place] for place in other], run, last)
+    return (lambda rhs, lhs: run(lhs, rhs)) if is_swapped else run
 
 
 def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:
@@ -334,10 +423,6 @@ def _fold(
     return late, dict(zip(kept, folded))
 
 
-Slots: TypeAlias = tuple[int, tuple[int, ...]]
-"""The slot that an op writes, and those that it reads."""
-
-
 @lru_cache(maxsize=1024)
 def _code(arguments: tuple[int, ...], calls: tuple[Slots, ...], result: int, finishes: bool) -> CodeType:
     """The code of a function of some slots; programs with the same calls share it.
@@ -378,6 +463,8 @@ def _run(steps: Iterable[Step], values: dict[int, Array]) -> None:
             del values[slot]
 
 
+_last_uses = lru_cache(maxsize=1024)(last_uses)
+
 _RUNS = 8
 """The runs of a program op by op that take about as long as its compilation."""
 
@@ -401,7 +488,7 @@ class _Steps:
         constants: Mapping[int, Array],
     ) -> None:
         self._arguments, self._result, self._finish, self._constants = arguments, result, finish, constants
-        spent = last_uses([call[:2] for call in calls], result)
+        spent = _last_uses(tuple([(out, sources) for out, sources, _ in calls]), result)
         self._steps: list[Step] = [(*call, spent.get(call[0], ())) for call in calls]
         self._runs = 0
         self._compiled: Run | None = None
