@@ -26,6 +26,7 @@ from show import console
 from summary import geometric_mean
 
 import einsumx
+from einsumx.ir.cost import program_seconds
 from einsumx.ir.text import brief_text, duration
 from einsumx.measuring.steady import steady_times
 from einsumx.measuring.trials import MARGIN
@@ -100,9 +101,10 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
     signatures = tuple(map(adapter.signature, arrays))
     described_operands = described(adapter, signatures)
     request, device = Request(problem.equation, ()), one_device(adapter, signatures)
-    tried = candidates_of(contraction(request, adapter, described_operands, device), True, most)
+    asked = contraction(request, adapter, described_operands, device)
+    tried = candidates_of(asked, True, most)
     peers = {name: function for name, function in framework.einsums().items() if name != EINSUMX}
-    runs = [run_of(each.program, adapter) for each in tried]
+    runs = [run_of(program, adapter) for program in tried.values()]
     runs += [partial(function, problem.equation) for function in peers.values()]
     times = steady_times(adapter, runs, arrays, rounds)
     # The least of many times is low by chance, so the estimate's choice and the best others are timed again.
@@ -121,14 +123,14 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
         "best_peer": min(again[2]),
         "candidates": [
             {
-                "path": each.selection.path,
-                "steps": each.selection.steps,
-                "plan": brief_text(each.program),
-                "estimated": each.seconds,
+                "path": selection.path,
+                "steps": selection.steps,
+                "plan": brief_text(program),
+                "estimated": program_seconds(program, asked.place.traits),
                 "seconds": min(seconds),
                 "turns": seconds,
             }
-            for each, seconds in zip(tried, times)
+            for (selection, program), seconds in zip(tried.items(), times)
         ],
     }
 

@@ -12,6 +12,7 @@ from einsumx.caches import cache_clear
 from einsumx.errors import BackendError, excerpt
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.contraction import Contraction
+from einsumx.ir.cost import program_seconds
 from einsumx.ir.program import Program
 from einsumx.ir.text import brief_text, displayed, duration
 from einsumx.measuring.effort import is_frozen
@@ -176,20 +177,22 @@ def _contraction(request: Request, adapter: Adapter, arrays: Sequence[Array]) ->
 def _tuned(asked: Contraction, request: Request, adapter: Adapter, arrays: Sequence[Array], rounds: int) -> Tuning:
     is_path_free = request.is_path_free
     tried = candidates_of(asked, is_path_free, most=8)
+    programs = list(tried.values())
     with watched() as watch:
-        times = steady_times(adapter, [run_of(each.program, adapter) for each in tried], arrays, rounds)
+        times = steady_times(adapter, [run_of(program, adapter) for program in programs], arrays, rounds)
         for repeats in times:
             watch.repeats(repeats)
     doubts = tuple(watch.reasons)
+    estimates = [program_seconds(program, asked.place.traits) for program in programs]
     least = [min(each) for each in times]
     chosen = winner(least)
     seconds = least[chosen], least[0]
-    selection = tried[chosen].selection
+    selection = list(tried)[chosen]
     is_remembered = not doubts and remember(adapter, asked, is_path_free, selection, seconds, len(tried))
     if is_remembered:
         cache_clear()  # plans that were made before do not know of it
     return Tuning(
-        tuple([Tried(as_plan(each.program), each.seconds, seconds) for each, seconds in zip(tried, least)]),
+        tuple(map(Tried, map(as_plan, programs), estimates, least)),
         chosen,
         is_remembered,
         doubts,

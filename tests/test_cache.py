@@ -113,7 +113,12 @@ def caches_of(file):
         for alias in node.names
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in makers & {"cache", "cached", "lru_cache"}:
+        if not isinstance(node, ast.Name):
+            continue
+        is_called = isinstance(parents[node], ast.Call)
+        if node.id in makers & {"cache", "cached", "lru_cache"} or (
+            is_called and node.id in makers & {"Table", "table"}
+        ):
             match parents[node]:
                 case ast.Call(args=[ast.Constant(kind)]):
                     bound = f"{caches._BOUNDS[kind]}"
@@ -121,9 +126,13 @@ def caches_of(file):
                     bound = f"{most}"
                 case _:
                     bound = ""
-            while not isinstance(node, ast.FunctionDef | ast.Assign):
+            while not isinstance(node, ast.FunctionDef | ast.Assign | ast.AnnAssign):
                 node = parents[node]
-            name = node.name if isinstance(node, ast.FunctionDef) else ast.unparse(node.targets[0])
+            match node:
+                case ast.FunctionDef(name):
+                    pass
+                case ast.AnnAssign(target) | ast.Assign([target]):
+                    name = ast.unparse(target)
             yield name.removeprefix("self."), bound
 
 
@@ -131,7 +140,7 @@ def test_a_cache_is_found_however_it_is_made(tmp_path):
     file = tmp_path / "module.py"
     file.write_text("""
 from functools import cache, lru_cache
-from einsumx.caches import cached
+from einsumx.caches import Table, cached, table
 
 @cache
 def one(): ...
@@ -147,8 +156,19 @@ class Four:
 
 def five():
     return lru_cache(maxsize=5)(two)
+
+six: Table[int] = Table(maxsize=6)
+seven = table("plans")
 """)
-    assert [*caches_of(file)] == [("one", ""), ("two", "3"), ("three", "4096"), ("five", "5"), ("_four", "4")]
+    assert sorted(caches_of(file)) == [
+        ("_four", "4"),
+        ("five", "5"),
+        ("one", ""),
+        ("seven", "1024"),
+        ("six", "6"),
+        ("three", "4096"),
+        ("two", "3"),
+    ]
 
 
 def test_the_page_on_the_design_lists_every_cache_and_its_bound():

@@ -63,11 +63,11 @@ def test_a_fit_finds_the_rates_that_made_the_times(scripts, constants, tmp_path)
                 "operands": [asdict(operand) for operand in operands],
                 "candidates": [
                     {
-                        "path": each.selection.path,
-                        "steps": each.selection.steps,
-                        "seconds": program_seconds(each.program, real),
+                        "path": selection.path,
+                        "steps": selection.steps,
+                        "seconds": program_seconds(program, real),
                     }
-                    for each in tried
+                    for selection, program in tried.items()
                 ],
             }
         )

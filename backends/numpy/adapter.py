@@ -148,10 +148,13 @@ class NumpyOut(OutAccess):
         if out[0] is not self.xp.ndarray or dtype == "object" or self.adapter.dtype_name(out[2]) != dtype:
             return None
 
-        def written(out: Array, *operands: Array) -> Array:
+        def written(out: Array, lhs: Array, rhs: Array = None, *others: Array) -> Array:
             if not out.flags.writeable:
-                self.check(out, operands)
-            out[...] = run(*operands)
+                self.check(out, ())
+            if rhs is None:
+                out[...] = run(lhs)
+            else:
+                out[...] = run(lhs, rhs, *others) if others else run(lhs, rhs)
             return out
 
         return written
@@ -467,7 +470,14 @@ class NumpyAdapter(Adapter):
         silent.run(np.seterr, all="ignore")
 
         def in_context(run: Run) -> Run:
-            return lambda *operands: silent.copy().run(run, *operands)
+            def quiet(lhs: Array = None, rhs: Array = None, *others: Array) -> Array:
+                if others:
+                    return silent.copy().run(run, lhs, rhs, *others)
+                if rhs is not None:  # most programs have two operands, and a star triples the overhead
+                    return silent.copy().run(run, lhs, rhs)
+                return silent.copy().run(run) if lhs is None else silent.copy().run(run, lhs)
+
+            return quiet
 
         return in_context
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from einsumx.adapters.entry_points import declared_backends, load_backend
 from einsumx.adapters.operand_types import (
@@ -18,12 +18,13 @@ from einsumx.adapters.operand_types import (
     type_name,
     unknown_type_error,
 )
+from einsumx.caches import Table, cache_clear
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 
 if TYPE_CHECKING:
     from einsumx.adapters import base
-    from einsumx.adapters.base import Adapter
+    from einsumx.adapters.base import Adapter, Signature
     from einsumx.adapters.replacement import Replaceable
 else:
     base = LazyModule("einsumx.adapters.base")
@@ -77,9 +78,13 @@ def register(adapter: Adapter) -> None:
 
 
 def forget() -> None:
-    """Clear the caches of which types belong to which backend, and of the installed entry points."""
-    for cache in (serving, _backend, declared_backends):
+    """Clear the caches of which types belong to which backend, and of the installed entry points.
+
+    Plans are forgotten too, because repeated calls are known by the types of their arrays.
+    """
+    for cache in (serving, access, _backend, declared_backends):
         cache.cache_clear()
+    cache_clear()
 
 
 def backends() -> dict[str, bool]:
@@ -190,6 +195,26 @@ def serving(kind: type) -> Adapter:
         raise unknown_type_error(kind)
     adapter.check_type(kind)
     return adapter.serving(kind)
+
+
+Access: TypeAlias = "tuple[Adapter, Callable[[Any], Signature], Callable[[], bool] | None]"
+"""A backend, its method ``signature`` and its ``is_mode_set``."""
+
+access: Table[Access] = Table(maxsize=1024)
+"""What each call needs of the backend of its first array, by type; see :func:`access_to`."""
+
+
+def access_to(kind: type) -> Access:
+    """What a call needs of the backend for arrays of one type.
+
+    Raises:
+        BackendError: no backend serves the type.
+    """
+    found = access.known.get(kind)
+    if found is None:
+        adapter = serving(kind)
+        found = access.keep(kind, (adapter, adapter.signature, adapter.is_mode_set))
+    return found
 
 
 def owner(array: object) -> Adapter | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations, zip_longest
-from typing import NamedTuple
+from itertools import chain, combinations, zip_longest
 
 from einsumx.errors import EinsumxError
 from einsumx.ir.bind import SizedEquation
@@ -34,14 +33,6 @@ _MOST_FOR_OPTIMAL = 8
 """The most operands for which these searches take no longer than some milliseconds."""
 
 
-class Candidate(NamedTuple):
-    """One plan, what selects it, and its estimated time in seconds."""
-
-    selection: Selection
-    program: Program
-    seconds: float
-
-
 def selected_program(contraction: Contraction, selection: Selection) -> Program:
     """The program of a selection; the estimate makes the other choices.
 
@@ -53,8 +44,10 @@ def selected_program(contraction: Contraction, selection: Selection) -> Program:
     return lower(contraction, selection.steps)
 
 
-def candidates(contraction: Contraction, most: int | None = 8, *, is_path_free: bool = True) -> list[Candidate]:
-    """The estimate's choice, and then other plans, in the order in which to try them.
+def candidates(
+    contraction: Contraction, most: int | None = 8, *, is_path_free: bool = True
+) -> dict[Selection, Program]:
+    """The program that the cost model prefers, and then others, in the order in which to try them.
 
     Args:
         contraction: along the estimate's path.
@@ -62,22 +55,17 @@ def candidates(contraction: Contraction, most: int | None = 8, *, is_path_free: 
         is_path_free: whether other paths are tried.
     """
     traits = contraction.place.traits
-    base = lower(contraction)
-    found = [Candidate(ESTIMATE, base, program_seconds(base, traits))]
-    known = {base.ops}
-    paths = _other_paths(contraction) if is_path_free else iter(())
-    others = (each for pair in zip_longest(_other_steps(contraction), paths) for each in pair)
-    for selection in others:
-        if selection is None:
-            continue
-        program = selected_program(contraction, selection)
-        seconds = program_seconds(program, traits)
-        if program.ops in known or (most is not None and seconds > _FAR * found[0].seconds):
-            continue
-        known.add(program.ops)
-        found.append(Candidate(selection, program, seconds))
+    found = {ESTIMATE: lower(contraction)}
+    limit = _FAR * program_seconds(found[ESTIMATE], traits)
+    known = {found[ESTIMATE].ops}
+    paths = _other_paths(contraction) if is_path_free else ()
+    for selection in filter(None, chain.from_iterable(zip_longest(_other_steps(contraction), paths))):
         if len(found) == most:
             break
+        program = selected_program(contraction, selection)
+        if program.ops not in known and (most is None or program_seconds(program, traits) <= limit):
+            known.add(program.ops)
+            found[selection] = program
     return found
 
 
@@ -85,9 +73,9 @@ def _other_steps(contraction: Contraction) -> Iterator[Selection]:
     """Selections that differ in one step, in turn for each step."""
     steps = alternatives(contraction)
     for row in zip_longest(*map(different, steps)):
-        for number, alternative in enumerate(row):
-            if alternative is not None:
-                yield Selection(None, tuple([alternative.name if at == number else "" for at in range(len(steps))]))
+        for number, candidate in enumerate(row):
+            if candidate is not None:
+                yield Selection(None, tuple([candidate.name if at == number else "" for at in range(len(steps))]))
 
 
 def _other_paths(contraction: Contraction) -> Iterator[Selection]:

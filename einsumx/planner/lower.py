@@ -24,18 +24,17 @@ from einsumx.ir.traits import HALVES, Traits, WideOp
 from einsumx.ir.values import described
 from einsumx.planner.clear import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
+from einsumx.planner.selection import ONE_EINSUM, Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
 
 if TYPE_CHECKING:
     from einsumx.ir import simplify
-    from einsumx.planner import builder as building
-    from einsumx.planner import narrow, pairwise, selection
-    from einsumx.planner.builder import Builder
-    from einsumx.planner.selection import Alternative, Choosing
+    from einsumx.planner import einsum, narrow, packed, strided_search
+    from einsumx.planner.lowering import Lowering
 else:  # the direct road needs none of these
-    simplify, building = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.builder")
-    narrow, pairwise = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.pairwise")
-    selection = LazyModule("einsumx.planner.selection")
+    simplify, narrow = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.narrow")
+    strided_search = LazyModule("einsumx.planner.strided_search")
+    packed, einsum = LazyModule("einsumx.planner.packed"), LazyModule("einsumx.planner.einsum")
 
 _CLEARLY = 0.7
 """The most time of other conjugates, relative to that of those of the operands, with which they are made instead."""
@@ -59,37 +58,34 @@ def lower(contraction: Contraction, names: Sequence[str] = ()) -> Program:
         )
         lowered = direct_ops(contraction) if is_usual else None
         if lowered is None:
-            lowered = _lowered(contraction, selection.Choosing(names) if names else selection.BY_COST)
+            lowered = _lowered(contraction, names)
         calls, result = lowered
     return Program(contraction, calls, result, tuple(names))
 
 
-def alternatives(contraction: Contraction) -> list[list[Alternative]]:
+def alternatives(contraction: Contraction) -> list[list[Candidate]]:
     """The candidates for each step of the path; none for a step without a product of matrices."""
-    equation = contraction.equation
-    if 0 in equation.sizes:
+    if 0 in contraction.equation.sizes:
         return []
-    choosing = selection.Choosing(listed=True)
-    _lowered(contraction, choosing)
-    steps = (choosing.alternatives or [])[-len(contraction.path) :]
+    lowering, _ = _compute(contraction, ("",))
+    steps = lowering.listed
     if len(steps) == 1 and _may_be_one_einsum(contraction):
-        model = CostModel(contraction.place.traits, contraction.dtype)
-        seconds = model.least_einsum(prod(equation.sizes), len(contraction.operands))
-        steps[0].append(selection.Alternative(selection.ONE_EINSUM, seconds, selection.ONE_EINSUM))
+        inputs, output = contraction.equation.inputs, contraction.equation.output
+        seconds = lowering.model(contraction.dtype).least_einsum(prod(contraction.equation.sizes), len(inputs))
+        write = partial(lowering.native, [*map(lowering.term, range(len(inputs)), inputs)], output)
+        steps[0].append(Candidate(ONE_EINSUM, seconds, ONE_EINSUM, write))
     return steps
 
 
-def _lowered(contraction: Contraction, choosing: Choosing) -> tuple[tuple[Op, ...], int]:
+def _lowered(contraction: Contraction, names: Sequence[str]) -> tuple[tuple[Op, ...], int]:
     """The ops, and the slot of the result."""
     operands = contraction.operands
     count = len(operands)
-    if choosing.asks_for_one_einsum and _may_be_one_einsum(contraction):
+    if tuple(names) == (ONE_EINSUM,) and _may_be_one_einsum(contraction):
         return (one_einsum(contraction),), count
-    builder, slot = _compute(contraction, choosing)
-    if builder.is_tidy:
-        return tuple(builder.ops), slot
-    calls, result = simplify.simplify(builder.ops, [operand.shape for operand in operands], slot)
-    if choosing.is_by_cost and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(contraction, calls):
+    lowering, slot = _compute(contraction, names)
+    calls, result = simplify.simplify(lowering.ops, [operand.shape for operand in operands], slot)
+    if not names and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(contraction, calls):
         return (one_einsum(contraction),), count
     return calls, result
 
@@ -98,29 +94,35 @@ def _may_be_one_einsum(contraction: Contraction) -> bool:
     return contraction.sums is None and not contraction.conjugated and may_be_one_einsum(contraction)
 
 
-def _compute(contraction: Contraction, choosing: Choosing) -> tuple[Builder, int]:
+def lowering_of(traits: Traits) -> type[Lowering]:
+    """How ops are written for a framework: the only place that asks how its arrays lie in memory."""
+    if traits.strided:
+        return strided_search.StridedLowering
+    return einsum.EinsumLowering if traits.pairs_by_einsum else packed.PackedLowering
+
+
+def _compute(contraction: Contraction, names: Sequence[str]) -> tuple[Lowering, int]:
     """The ops in the accumulator; without one, in the result's dtype, or in another one.
 
     That is a wider one if rounding each intermediate would lose too much, and a float for integers if it is exact.
     """
-    equation, operands, dtype, traits = (
-        contraction.equation, contraction.operands, contraction.dtype, contraction.place.traits
-    )  # fmt: skip
-    builder = building.Builder(equation.sizes, traits, len(operands), choosing)
+    operands, dtype, traits = contraction.operands, contraction.dtype, contraction.place.traits
+    start = partial(lowering_of(traits), contraction.equation.sizes, traits, len(operands), names)
+    lowering = start()
     if contraction.sums is not None:
-        return builder, _lower_in(builder, contraction, contraction.sums)
-    sums = narrow.wide_sums(builder, contraction)
+        return lowering, _lower_in(lowering, contraction, contraction.sums)
+    sums = narrow.wide_sums(contraction)
     if sums:
-        return builder, _lower_in(builder, contraction, operands[0].dtype, sums=sums)
-    floats = narrow.exact_products(builder, contraction)
+        return lowering, _lower_in(lowering, contraction, operands[0].dtype, sums=sums)
+    floats = narrow.exact_products(contraction)
     if floats is not None:
-        return builder, _lower_in(builder, contraction, floats.compute, floats.between)
+        return lowering, _lower_in(lowering, contraction, floats.compute, floats.between)
+    slot = _lower_in(lowering, contraction, dtype)
     wider = dict(traits.widen).get(dtype)
-    slot = _lower_in(builder, contraction, dtype)
-    if wider is not None and not _rounds_once(builder.ops, operands, traits, dtype):
-        builder = building.Builder(equation.sizes, traits, len(operands), choosing)
-        slot = _lower_in(builder, contraction, wider)
-    return builder, slot
+    if wider is not None and not _rounds_once(lowering.ops, operands, traits, dtype):
+        lowering = start()
+        slot = _lower_in(lowering, contraction, wider)
+    return lowering, slot
 
 
 def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Traits, dtype: str) -> bool:
@@ -173,7 +175,7 @@ def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
     return [labels[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
 
 
-def _lower_in(builder: Builder, contraction: Contraction, compute: str, between: str = "", sums: str = "") -> int:
+def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, between: str = "", sums: str = "") -> int:
     """Append the ops that compute in dtype ``compute``; returns the slot of the result.
 
     The result is cast to dtype ``between`` first, if there is one. With ``sums``, the sums of the only product are in
@@ -182,47 +184,42 @@ def _lower_in(builder: Builder, contraction: Contraction, compute: str, between:
     equation, operands, path, dtype = (
         contraction.equation, contraction.operands, contraction.path, contraction.dtype
     )  # fmt: skip
-    terms, repeated, counted = _read(builder, contraction, compute)
+    terms, repeated, counted = _read(lowering, contraction, compute)
     is_conjugate = False
     if contraction.conjugated and kind(compute) in "cO":
-        terms, is_conjugate = _with_conjugates(builder, contraction, terms, compute)
-    scaled = None if compute == "bool" or not counted else _smallest(builder, terms, equation.output)
-    terms = [builder.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
-    lowered_step = partial(pairwise.wide_product, sums=sums) if sums else pairwise.contract
+        terms, is_conjugate = _with_conjugates(lowering, contraction, terms, compute)
+    scaled = None if compute == "bool" or not counted else _smallest(lowering, terms, equation.output)
+    terms = [lowering.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
         steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
         uses = _uses(steps, terms, equation.output)
-    is_by_cost = builder.choosing.is_by_cost
-    for number, ((step, keep), use) in enumerate(zip(steps, uses)):
-        if not is_by_cost:
-            builder.choosing.begin_step(number)
+    for (step, keep), use in zip(steps, uses):
+        lowering.listed.append([])
         *first, last = sorted(step)
         rhs = terms.pop(last)
         if first:
-            terms.append(lowered_step(builder, terms.pop(first[0]), rhs, keep, compute, use))
+            terms.append(lowering.contract(terms.pop(first[0]), rhs, keep, compute, use, sums))
         else:
-            rhs = builder.settled(rhs)
-            terms.append(builder.sum(rhs, [label for label in rhs.labels if label not in keep]))
+            rhs = lowering.settled(rhs)
+            terms.append(lowering.sum(rhs, [label for label in rhs.labels if label not in keep]))
     (term,) = terms
-    term, compute = builder.settled(term), sums or compute
+    term, compute = lowering.settled(term), sums or compute
     if is_conjugate:
-        term = _conjugate(builder, term, lazily=False)
+        term = _conjugate(lowering, term, lazily=False)
     if scaled == len(operands):
-        term = builder.scale(term, counted)
+        term = lowering.scale(term, counted)
     for cast in (between, dtype):
         if cast and compute != dtype:
-            term = builder.cast(term, cast)
-    term = builder.expand(term, repeated)
-    term = builder.permute(term, equation.output, "the result in the order of the output")
-    traits = builder.traits
-    is_view = len(path[0]) == 1 and all(op.effect == "view" for op in builder.ops)
+            term = lowering.cast(term, cast)
+    term = lowering.expand(term, repeated)
+    term = lowering.permute(term, equation.output, "the result in the order of the output")
+    traits = lowering.traits
+    is_view = len(path[0]) == 1 and all(op.effect == "view" for op in lowering.ops)
     if repeated or (is_view and not (traits.views and set(equation.inputs[0]) <= set(equation.output))):
-        reason = _why_own(traits, repeated)
-        slot = builder.add(ops.Copy, term.slot, f"a result of its own, as {reason}")
-        term = builder.packed(slot, term.labels)
+        return lowering.add(ops.Copy, term.slot, f"a result of its own, as {_why_own(traits, repeated)}")
     if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
-        term = builder.strided(builder.reshape(term.slot, equation.shape), term.labels, term.strides)
+        return lowering.reshape(term.slot, equation.output).slot
     return term.slot
 
 
@@ -252,29 +249,23 @@ def _uses(
     return uses
 
 
-def _read(builder: Builder, contraction: Contraction, compute: str) -> tuple[list[Term], Labels, Labels]:
+def _read(lowering: Lowering, contraction: Contraction, compute: str) -> tuple[list[Term], Labels, Labels]:
     """The operands in dtype ``compute``, and the labels without data; see :func:`_without_repeats`."""
     equation, operands = contraction.equation, contraction.operands
-    if len(operands) > 1 and not builder.traits.pairs_by_einsum and not contraction.conjugated:
+    if len(operands) > 1 and not contraction.conjugated:
         plain = plain_terms(equation, operands, compute)
         if plain is not None:
             return plain, (), ()
-    builder.is_tidy = False
-    terms = [
-        _operand(builder, slot, labels, operand)
-        for slot, (labels, operand) in enumerate(zip(equation.inputs, operands))
-    ]
-    terms, repeated, counted = _without_repeats(builder, terms, equation.output)
-    terms = [
-        builder.cast(term, compute) if operand.dtype != compute else term for term, operand in zip(terms, operands)
-    ]
-    if builder.traits.pairs_by_einsum:
-        terms = [_diagonal(builder, term, _needed(slot, equation), compute) for slot, term in enumerate(terms)]
+    terms = list(map(lowering.read, range(len(operands)), equation.inputs, operands))
+    terms, repeated, counted = _without_repeats(lowering, terms, equation.output)
+    for slot, operand in enumerate(operands):
+        term = terms[slot] if operand.dtype == compute else lowering.cast(terms[slot], compute)
+        terms[slot] = lowering.distinct(term, _needed(slot, equation), compute)
     return terms, repeated, counted
 
 
 def _with_conjugates(
-    builder: Builder, contraction: Contraction, terms: list[Term], compute: str
+    lowering: Lowering, contraction: Contraction, terms: list[Term], compute: str
 ) -> tuple[list[Term], bool]:
     """The terms with some conjugated, and whether the result is the conjugate of what they contract to.
 
@@ -286,48 +277,45 @@ def _with_conjugates(
     if len(terms) == 1:
         return terms, True
     needed = [_needed(slot, equation) for slot in range(len(terms))]
-    sizes = [builder.size([label for label in term.labels if label in keep]) for term, keep in zip(terms, needed)]
+    sizes = [lowering.size([label for label in term.labels if label in keep]) for term, keep in zip(terms, needed)]
     complex_ones = [slot for slot, operand in enumerate(contraction.operands) if kind(operand.dtype) in "cO"]
     others = [slot for slot in complex_ones if slot not in numbers]
 
     def seconds(copies: Iterable[int]) -> float:
-        return sum(builder.model(compute).copy(assumed(size)) for size in copies)
+        return sum(lowering.model(compute).copy(assumed(size)) for size in copies)
 
-    instead = seconds([*[sizes[slot] for slot in others], builder.size(equation.output)])
+    instead = seconds([*[sizes[slot] for slot in others], lowering.size(equation.output)])
     is_conjugate = instead < _CLEARLY * seconds([sizes[slot] for slot in numbers])
     is_batched = len(terms) > 2 or not {*terms[0].labels}.isdisjoint({*terms[1].labels}.intersection(equation.output))
     terms = list(terms)
     for slot in others if is_conjugate else numbers:
-        term = builder.sum(terms[slot], [label for label in terms[slot].labels if label not in needed[slot]])
-        terms[slot] = _conjugate(builder, term, lazily=not is_batched)
+        term = lowering.sum(terms[slot], [label for label in terms[slot].labels if label not in needed[slot]])
+        terms[slot] = _conjugate(lowering, term, lazily=not is_batched)
     return terms, is_conjugate
 
 
-def _conjugate(builder: Builder, term: Term, *, lazily: bool) -> Term:
+def _conjugate(lowering: Lowering, term: Term, *, lazily: bool) -> Term:
     """The complex conjugate of a term, C-contiguous in the order of its axes in memory."""
-    if builder.traits.strided:
-        term = builder.permute(term, term.memory)
-    return builder.packed(builder.add(ops.Conjugate, term.slot, lazily), term.labels)
+    term = lowering.permute(term, term.memory)
+    return lowering.term(lowering.add(ops.Conjugate, term.slot, lazily), term.labels)
 
 
-def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:
+def _without_repeats(lowering: Lowering, terms: list[Term], output: Labels) -> tuple[list[Term], Labels, Labels]:
     """The terms without axes of stride 0, and the labels along which no operand has data.
 
     The result is broadcast along the first of these labels, which the output has; the others are summed, which
     multiplies the result by their size. A single operand keeps the labels of the output, so that its rearrangements are
     views.
     """
-    if not builder.traits.strided:
-        return terms, (), ()
     flat = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride == 0}
-    flat = {label for label in flat if builder.sizes[label] > 1}
+    flat = {label for label in flat if lowering.sizes[label] > 1}
     if len(terms) == 1:
         flat.difference_update(output)
     if not flat:
         return terms, (), ()
     real = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride != 0}
     stripped = [
-        builder.first(
+        lowering.first(
             term, tuple(label for label, stride in zip(term.labels, term.strides) if label in flat and stride == 0)
         )
         for term in terms
@@ -336,11 +324,11 @@ def _without_repeats(builder: Builder, terms: list[Term], output: Labels) -> tup
     return stripped, repeated, tuple(sorted(flat - real - set(output)))
 
 
-def _smallest(builder: Builder, terms: Sequence[Term], output: Labels) -> int:
+def _smallest(lowering: Lowering, terms: Sequence[Term], output: Labels) -> int:
     """The position of the term with the fewest elements; ``len(terms)`` if the result has no more."""
     kept = {label for term in terms for label in term.labels}
     arrays = [tuple([label for label in output if label in kept]), *[term.labels for term in terms]]
-    counts = list(map(builder.size, arrays))
+    counts = list(map(lowering.size, arrays))
     at = counts.index(min(counts))
     return at - 1 if at else len(terms)
 
@@ -351,30 +339,7 @@ def _why_own(traits: Traits, repeated: Labels) -> str:
     return "only a rearrangement returns a view" if traits.views else "the framework returns no views"
 
 
-def _operand(builder: Builder, slot: int, labels: Labels, operand: Operand) -> Term:
-    """An operand without broadcast axes and, unless :func:`_diagonal` follows, with diagonals taken."""
-    sizes = builder.sizes
-    strides = operand.strides if operand.strides is not None else contiguous(operand.shape)
-    term = builder.strided(slot, labels, strides)
-    narrow = [axis for axis, (label, size) in enumerate(zip(labels, operand.shape)) if size != sizes[label]]
-    term = builder.drop(term, narrow)
-    return term if builder.traits.pairs_by_einsum else builder.diagonal(term)
-
-
 def _needed(slot: int, equation: SizedEquation) -> frozenset[int]:
     """The labels of an operand that the output or another operand has."""
     others = [labels for other, labels in enumerate(equation.inputs) if other != slot]
     return frozenset().union(equation.output, *others)
-
-
-def _diagonal(builder: Builder, term: Term, needed: frozenset[int], dtype: str) -> Term:
-    """A term with diagonals taken, and without the labels that nothing else needs.
-
-    Both are one call of the framework's own einsum. If the axes are sharded, each device then adds up its own part of
-    one sum, whereas devices would exchange a diagonal before a sum over it.
-    """
-    kept = tuple([label for label in dict.fromkeys(term.labels) if label in needed])
-    is_summed = len(set(term.labels)) < len(term.labels) and len(kept) < len(set(term.labels))
-    if not is_summed or dtype not in builder.traits.native_dtypes:
-        return builder.diagonal(term)
-    return builder.native((term,), kept)

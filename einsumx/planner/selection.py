@@ -7,11 +7,14 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Annotated, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 from einsumx.ir.operand import Path
 from einsumx.ir.records import record
+
+if TYPE_CHECKING:
+    from einsumx.planner.terms import Term
 
 Name: TypeAlias = Annotated[str, r"[A-Za-z0-9 .,:\-+*/()]{0,500}"]
 """The name of a candidate, and the pattern that it has."""
@@ -37,54 +40,39 @@ ESTIMATE = Selection()
 """The candidates that the cost model prefers."""
 
 
-class Alternative(NamedTuple):
-    """A candidate for one step.
+class Candidate(NamedTuple):
+    """A way to compute a step.
 
     Attributes:
-        name: see :class:`Selection`.
+        name: see :class:`Selection`; empty if nobody asks for names.
         seconds: its estimated time.
-        kind: what makes it different from other candidates at first sight.
+        kind: what makes it different from others at first sight.
+        write: appends its ops, and returns the result.
     """
 
     name: str
     seconds: float
     kind: Hashable
+    write: Callable[[], Term]
 
 
-class Choosing:
-    """How lowering chooses among the candidates for its steps.
+def product_name(batch: Sequence[str], sides: Sequence[str], contracted: str, summed: str, *, swapped: bool) -> str:
+    """The name of a product of matrices, from those of its axes.
 
-    Args:
-        names: as :attr:`Selection.steps`.
-        listed: whether to list the candidates.
-
-    Attributes:
-        selected: the name of the candidate for the current step; empty for the one that the cost model prefers.
-        alternatives: the candidates of each step so far; None if nobody asks for them.
+    >>> product_name(["0.1"], ["3tc", "2"], "4.5", "", swapped=True)
+    'matmul 0.1:3tc*2 4.5 swapped'
     """
-
-    def __init__(self, names: Sequence[str] = (), *, listed: bool = False) -> None:
-        self._names = names
-        self.asks_for_one_einsum = tuple(names) == (ONE_EINSUM,)
-        self.selected = ""
-        self.alternatives: list[list[Alternative]] | None = [] if listed else None
-        self.is_by_cost = not (names or listed)
-
-    def begin_step(self, number: int) -> None:
-        """Begin a step, by its place in the path."""
-        self.selected = self._names[number] if number < len(self._names) else ""
-        if self.alternatives is not None:
-            self.alternatives.append([])
+    sums = f"{contracted}+{summed}" if summed else contracted
+    return f"matmul {':'.join([*batch, '*'.join(sides)])} {sums}{' swapped' * swapped}".rstrip()
 
 
-BY_COST = Choosing()
-"""The choice that the cost model makes."""
+def listed(labels: Sequence[int]) -> str:
+    """The numbers of labels."""
+    return ".".join(map(str, labels))
 
 
-def different(alternatives: Sequence[Alternative]) -> list[Alternative]:
-    """The alternatives in the order in which to try them: the fastest of each kind first, then the others."""
-    ordered = sorted(alternatives, key=lambda each: each.seconds)
+def different(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates in the order in which to try them: the fastest of each kind first, then the others."""
+    ordered = sorted(candidates, key=lambda each: each.seconds)
     firsts = {each.kind: each for each in reversed(ordered)}
-    return [*(each for each in ordered if firsts[each.kind] is each), *(
-        each for each in ordered if firsts[each.kind] is not each
-    )]  # fmt: skip
+    return sorted(ordered, key=lambda each: firsts[each.kind] is not each)

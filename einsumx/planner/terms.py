@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from einsumx.ir.bind import SizedEquation
-from einsumx.ir.layout import contiguous, memory_order, merged_stride
+from einsumx.ir.layout import contiguous, cut, memory_order, merged_stride
 from einsumx.ir.operand import Operand
 from einsumx.ir.parse import SYMBOLS, symbol
 
@@ -91,6 +91,10 @@ class Term:
         """``labels`` from the outermost in memory to the innermost."""
         return tuple(filter(labels.__contains__, self.memory))
 
+    def runs(self, labels: Collection[int]) -> list[Labels]:
+        """``labels`` in memory order, as the longest runs that each merge into one axis."""
+        return cut(self.in_memory_order(labels), lambda run, label: self.merged((*run, label)) is not None)
+
 
 def plain_terms(equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> list[Term] | None:
     """The operands as they are; None if one has another dtype, or has repeated labels or axes that broadcast."""
@@ -121,6 +125,14 @@ class ResultUse(NamedTuple):
     def target(self, labels: Labels) -> Labels | None:
         """``labels`` in the requested order."""
         return None if self.order is None else tuple(filter(labels.__contains__, self.order))
+
+    def preferred(self, labels: Labels) -> Labels:
+        """``labels`` in the requested order, or as the next step has them: along its batch, free, and contracted."""
+        if self.order is not None:
+            return tuple(filter(labels.__contains__, self.order))
+        shared = [*self.batch, *self.contracted]
+        free = [label for label in labels if label not in shared]
+        return tuple([label for label in (*self.batch, *free, *self.contracted) if label in labels])
 
     def is_ready(self, result: Labels, sizes: Sequence[int], takes_strides: bool) -> bool:
         """Whether the next step can read a C-contiguous result in place.

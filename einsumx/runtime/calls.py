@@ -9,14 +9,15 @@ a signal handler raises while a plan is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
+from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import top_package
-from einsumx.adapters.registry import backend_of, serving
-from einsumx.caches import Uncacheable, cached
+from einsumx.adapters.registry import access, access_to, backend_of, serving
+from einsumx.caches import Uncacheable, table
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
@@ -43,7 +44,8 @@ else:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 Labels: TypeAlias = tuple[Any, ...]
-"""The sublists of a call as tuples, one for each operand, and possibly one for the output; or a text of names alone."""
+"""The sublists of a call as tuples, one for each operand, and possibly one for the output; or a text of names alone.
+Sublists whose labels are all of Python's own types are bytes instead, as ``marshal`` writes them."""
 
 Translation: TypeAlias = "Callable[[Adapter, dict[str, Any]], Mapping[str, Any]]"
 """A function of the adapter and the keywords of a call that returns the fields of its :class:`Request`, or raises
@@ -54,6 +56,10 @@ Key: TypeAlias = tuple[Any, ...]
 is added, the kinds of factors, and the other keywords, as :func:`~einsumx.runtime.request.as_key` has them."""
 
 _NUMBERS = frozenset([bool, int, float, complex])
+
+_calls = table("calls")
+"""The functions by the arguments of :func:`ready`: the translation, the equation, the key and the signature of ``out``
+(None for two None), and the signatures of the operands, of which the first one tells the adapter."""
 
 
 def of_einsum(_: Adapter, options: dict[str, Any]) -> Mapping[str, Any]:
@@ -68,38 +74,40 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
         function: called with the same arguments if the cache does not serve them.
         translation: turns the function's keywords other than ``out`` into the fields of a request.
     """
+    known, searches, backends = _calls.known, _calls.searches, access.known
 
     @wraps(function)
     def call(equation: Any = None, /, *operands: Any, out: Any = None, **options: Any) -> Any:
-        written: str | Labels = equation
+        written: str | bytes | Labels = equation
         arrays: Sequence[Any] = operands
+        lhs = rhs = beside = None
+        key: tuple[Any, ...]
         try:
             if type(equation) is not str:
                 written, arrays = _split_sublists(equation, operands)
             if not arrays:
                 raise Uncacheable
             try:
-                adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-                signature, is_mode_set = adapter.signature, adapter.is_mode_set
+                adapter, signature, is_mode_set = backends.get(type(arrays[0])) or access_to(type(arrays[0]))
                 if options or effort.is_set or (is_mode_set is not None and is_mode_set()):
-                    run = _look_up(adapter, translation, written, map(signature, arrays), arrays[0], out, options)
+                    beside = _beside(adapter, arrays[0], out, options)
                 elif out is not None:
-                    run = ready(adapter, translation, written, None, signature(out), *map(signature, arrays))
-                elif len(arrays) == 2:  # most calls have one or two, and take a tenth less without a star
+                    beside = None, signature(out)
+                if len(arrays) == 2:  # most calls have one or two, and take a tenth less without a star
                     lhs, rhs = arrays
-                    run = ready(adapter, translation, written, None, None, signature(lhs), signature(rhs))
+                    key = translation, written, beside, signature(lhs), signature(rhs)
                 elif len(arrays) == 1:
-                    run = ready(adapter, translation, written, None, None, signature(arrays[0]))
+                    key = translation, written, beside, signature(arrays[0])
                 else:
-                    run = ready(adapter, translation, written, None, None, *map(signature, arrays))
+                    key = translation, written, beside, *map(signature, arrays)
+                next(searches)
+                run = known.get(key)
+                if run is None:
+                    run = _new(adapter, key)
             except (AttributeError, BackendError):
-                others = [each for each in arrays if type(each) not in _NUMBERS]
-                if len(others) == len(arrays):
+                if _NUMBERS.isdisjoint(map(type, arrays)):
                     raise
-                first = (others or arrays)[0]
-                adapter = serving(type(first))  # type: ignore[arg-type]
-                signatures = [type(each) if type(each) in _NUMBERS else adapter.signature(each) for each in arrays]
-                run = _look_up(adapter, translation, written, signatures, first, out, options)
+                run = _of_numbers(translation, written, arrays, out, options)
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
@@ -107,7 +115,9 @@ def cached_first(function: Function, translation: Translation = of_einsum) -> Fu
                 raise
         else:
             try:
-                return run(*arrays) if out is None else run(out, *arrays)
+                if rhs is None:
+                    return run(*arrays) if out is None else run(out, *arrays)
+                return run(lhs, rhs) if out is None else run(out, lhs, rhs)
             except MemoryLimitError as error:  # in spite of a limit, memory ran out
                 raise error.with_traceback(None) from error.__cause__
             except (EinsumxError, Uncacheable):  # before any work, such as that out= is read-only
@@ -130,7 +140,7 @@ def added_first(function: Function) -> Function:
         c: Any = None, equation: Any = None, /, *operands: Any, alpha: Any = 1, beta: Any = 1, out: Any = None,
         **options: Any,
     ) -> Any:  # fmt: skip
-        written: str | Labels = equation
+        written: str | bytes | Labels = equation
         arrays: Sequence[Any] = operands
         added = None if out is c else c
         try:
@@ -139,9 +149,9 @@ def added_first(function: Function) -> Function:
             if not arrays or c is None or type(c) in _NUMBERS:
                 raise Uncacheable
             scale = factors.factors_of(alpha, beta)
-            adapter = serving(type(arrays[0]))  # type: ignore[arg-type]
-            signatures = map(adapter.signature, arrays)
-            run = _look_up(adapter, of_einsum, written, signatures, arrays[0], out, options, added, scale.kinds)
+            adapter, signature, _ = access_to(type(arrays[0]))
+            beside = _beside(adapter, arrays[0], out, options, added, scale.kinds)
+            run = _found(adapter, (of_einsum, written, beside, *map(signature, arrays)))
         except (EinsumxError, Uncacheable):
             pass  # the function checks the arguments, and raises the error
         except Exception:
@@ -185,18 +195,15 @@ def is_key(operands: Sequence[Any], targets: Sequence[Any], *values: Any) -> boo
     return True
 
 
-def _look_up(
+def _beside(
     adapter: Adapter,
-    translation: Translation,
-    written: str | Labels,
-    signatures: Iterable[Any],
     first: Array,
     out: Array | None,
     options: Mapping[str, Any],
     added: Array | None = None,
     kinds: tuple[str, str] | None = None,
-) -> Run:
-    """The function for these arguments; see :func:`ready`.
+) -> tuple[Key | None, Signature | None]:
+    """What a call depends on beside its equation and operands; see :func:`ready`.
 
     ``first`` is an array among the operands, ``added`` the one that the result is added to, if that is not ``out``, and
     ``kinds`` are those of the factors.
@@ -209,7 +216,33 @@ def _look_up(
         kinds,
         as_key(options) if options else (),
     )
-    return ready(adapter, translation, written, key, None if out is None else signature(out), *signatures)
+    return key, None if out is None else signature(out)
+
+
+def _of_numbers(
+    translation: Translation, written: str | bytes | Labels, arrays: Sequence[Any], out: Any, options: Mapping[str, Any]
+) -> Run:
+    """The function for operands among which are Python numbers."""
+    first = next((each for each in arrays if type(each) not in _NUMBERS), arrays[0])
+    adapter, signature, _ = access_to(type(first))
+    signatures = [type(each) if type(each) in _NUMBERS else signature(each) for each in arrays]
+    return _found(adapter, (translation, written, _beside(adapter, first, out, options), *signatures))
+
+
+def _found(adapter: Adapter, asked: tuple[Any, ...]) -> Run:
+    """The function for a key of the table of calls."""
+    next(_calls.searches)
+    run: Run | None = _calls.known.get(asked)
+    return _new(adapter, asked) if run is None else run
+
+
+def _new(adapter: Adapter, asked: tuple[Any, ...]) -> Run:
+    """The function for a key that the table of calls does not have."""
+    _calls.miss()
+    translation, written, beside, *signatures = asked
+    key, out = beside or (None, None)
+    run: Run = _calls.keep(asked, ready(adapter, translation, written, key, out, *signatures))
+    return run
 
 
 def mode_of(adapter: Adapter, array: Array) -> Hashable:
@@ -219,7 +252,7 @@ def mode_of(adapter: Adapter, array: Array) -> Hashable:
     return adapter.planning_mode(adapter.device(array))
 
 
-def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
+def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[bytes | Labels, Sequence[Any]]:
     """The sublists and the arrays of ``einsum(first, *others)``, such as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
 
     Raises:
@@ -232,7 +265,7 @@ def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence
         if not is_sublist:
             arrays.append(each)
         elif type(each) is list or type(each) is tuple:
-            labels.append(tuple(each))
+            labels.append(each)
         else:
             return _split_names(first, others)
         is_sublist = not is_sublist
@@ -240,16 +273,16 @@ def _split_sublists(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence
         output = arrays.pop()
         if type(output) is not list and type(output) is not tuple:
             return _split_names(first, others)
-        labels.append(tuple(output))
-    for sublist in labels:
-        for label in sublist:
-            if type(label) not in _PLAIN:
-                return as_labels(labels), arrays
-    return tuple(labels), arrays
+        labels.append(output)
+    try:
+        written = dumps(labels, 2)
+    except ValueError:  # labels of other types than Python's own
+        return as_labels(labels), arrays
+    return as_labels(labels) if _BYTES in written else written, arrays
 
 
-_PLAIN = frozenset([int, str, type(...)])
-"""The types of labels that are keys as they are."""
+_BYTES = ord("s")
+"""What marshal writes before bytes, as which it writes NumPy's scalars too; they are no keys. It may be a label's."""
 
 
 def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[Any]]:
@@ -260,11 +293,10 @@ def _split_names(first: Any, others: Sequence[Any]) -> tuple[Labels, Sequence[An
     return (text,), arrays
 
 
-@cached("calls")
 def ready(
     adapter: Adapter,
     translation: Translation,
-    written: str | Labels,
+    written: str | bytes | Labels,
     key: Key | None,
     out: Signature | None,
     /,
@@ -329,7 +361,7 @@ _NO_KEY: Key = ("estimate", None, None, None, ())
 def _with_numbers(
     adapter: Adapter,
     translation: Translation,
-    written: str | Labels,
+    written: str | bytes | Labels,
     key: Key | None,
     out: Signature | None,
     signatures: Sequence[Signature | type],
@@ -346,18 +378,21 @@ def _with_numbers(
     numbers = [start + place for place, each in enumerate(signatures) if isinstance(each, type)]
     first = next(start + place for place, each in enumerate(signatures) if not isinstance(each, type))
 
+    beside = None if key is None and out is None else (key, out)
+
     def run(*arguments: Any) -> Any:
         arrays = list(arguments)
         for place in numbers:
             arrays[place] = adapter.scalar(arrays[place], arrays[first], dtype)
-        found = ready(adapter, translation, written, key, out, *map(adapter.signature, arrays[start:]))
-        return found(*arrays)
+        return _found(adapter, (translation, written, beside, *map(adapter.signature, arrays[start:])))(*arrays)
 
     return run
 
 
-def _from_labels(written: Labels, count: int) -> Written:
-    if type(written[0]) is str:
+def _from_labels(written: bytes | Labels, count: int) -> Written:
+    if isinstance(written, bytes):
+        written = tuple(map(tuple, loads(written)))
+    elif type(written[0]) is str:
         return names_as_sublists(written[0], count)
     return written[:count], written[count] if len(written) > count else None
 

@@ -221,16 +221,26 @@ def joined(
     if finish is not None:
         last.append(finish)
     if product is None:
-        return last[0] if len(last) == 1 else _chained(last)
+        return _chained(last)
     run = kernels[product]
     if before or other or last:
-        run = _joined([kernels[place] for place in before], [kernels[place] for place in other], run, last)
+        lhs, rhs = [_chained([kernels[place] for place in places]) for places in (before, other)]
+        run = _joined(lhs, rhs, run, _chained(last))
     return (lambda rhs, lhs: run(lhs, rhs)) if is_swapped else run
 
 
-def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:
+Kernel: TypeAlias = "Callable[[Array], Any]"
+
+
+def _chained(kernels: Sequence[Kernel]) -> Kernel | None:
+    """A function that calls one kernel after another; None without any."""
+    if len(kernels) < 2:
+        return kernels[0] if kernels else None
+    first, *others = kernels
+
     def run(array: Array) -> Array:
-        for kernel in kernels:
+        array = first(array)
+        for kernel in others:
             array = kernel(array)
         return array
 
@@ -238,23 +248,22 @@ def _chained(kernels: Sequence[Callable[..., Array]]) -> Run:
 
 
 def _joined(
-    left: Sequence[Callable[..., Array]],
-    right: Sequence[Callable[..., Array]],
-    product: Callable[[Array, Array], Array],
-    last: Sequence[Callable[..., Array]],
+    left: Kernel | None, right: Kernel | None, product: Callable[[Array, Array], Array], last: Kernel | None
 ) -> Run:
-    def run(lhs: Array, rhs: Array) -> Array:
-        for kernel in left:
-            lhs = kernel(lhs)
-        for kernel in right:
-            rhs = kernel(rhs)
-        result = product(lhs, rhs)
-        lhs = rhs = None
-        for kernel in last:
-            result = kernel(result)
-        return result
-
-    return run
+    """A function of a pair that calls all kernels itself, as calls may be small."""
+    if last is None:
+        if left is not None and right is not None:
+            return lambda lhs, rhs: product(left(lhs), right(rhs))
+        if left is not None:
+            return lambda lhs, rhs: product(left(lhs), rhs)
+        return product if right is None else lambda lhs, rhs: product(lhs, right(rhs))
+    if left is not None and right is not None:
+        return lambda lhs, rhs: last(product(left(lhs), right(rhs)))
+    if left is not None:
+        return lambda lhs, rhs: last(product(left(lhs), rhs))
+    if right is not None:
+        return lambda lhs, rhs: last(product(lhs, right(rhs)))
+    return lambda lhs, rhs: last(product(lhs, rhs))
 
 
 def run_of_any_size(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:

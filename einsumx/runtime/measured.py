@@ -11,7 +11,7 @@ from einsumx.ir.program import Program
 from einsumx.measuring import effort, wisdom
 from einsumx.measuring.findings import Finding, key_of, now
 from einsumx.measuring.trials import Attempt, Trials
-from einsumx.planner.candidates import Candidate, candidates, selected_program
+from einsumx.planner.candidates import candidates, selected_program
 from einsumx.planner.selection import Selection
 from einsumx.runtime.execute import run_of
 
@@ -36,8 +36,8 @@ def remembered(adapter: Adapter, contraction: Contraction, is_path_free: bool) -
         return None
 
 
-def candidates_of(contraction: Contraction, is_path_free: bool, most: int | None = 7) -> list[Candidate]:
-    """The candidates for a contraction, the estimate's choice first."""
+def candidates_of(contraction: Contraction, is_path_free: bool, most: int | None = 7) -> dict[Selection, Program]:
+    """The programs to try for a contraction, the estimate's choice first."""
     few = 1 if len(contraction.operands) > _MOST_OPERANDS else most
     return candidates(contraction, few, is_path_free=is_path_free)
 
@@ -55,7 +55,7 @@ def trying(
     """
     if effort.is_frozen() or found(adapter, contraction, is_path_free) is not None:
         return None
-    programs = {candidate.selection: candidate.program for candidate in candidates_of(contraction, is_path_free)}
+    programs = candidates_of(contraction, is_path_free)
 
     def compiled(selection: Selection) -> Run:
         program = programs.get(selection)  # None for a combination of candidates

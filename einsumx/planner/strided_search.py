@@ -1,0 +1,431 @@
+"""Pairs of arrays with strides whose best ops are not clear from sizes alone: the cheapest of all candidates.
+
+Each operand is read in place or copied into order first. In place, free axes that do not merge into one become batch
+axes that the other operand lacks, and contracted axes that do not merge become batch axes that are summed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+from itertools import product as combinations
+from math import prod
+from typing import NamedTuple
+
+from einsumx.dtypes import kind
+from einsumx.ir import ops
+from einsumx.ir.cost_model import is_sweep
+from einsumx.ir.layout import cut
+from einsumx.ir.loops import Loops, natural_order, outer_loops
+from einsumx.ir.ops import Threads
+from einsumx.ir.traits import MatrixLayout
+from einsumx.planner.lowering import Lowering, Pair
+from einsumx.planner.selection import Candidate, listed, product_name
+from einsumx.planner.strided import direct_product, einsum_result
+from einsumx.planner.terms import Labels, Term
+
+_LONG = 2e-4
+"""Seconds of a product that several threads may share."""
+
+_ANY_THREADS: tuple[Threads, ...] = ("",)
+
+
+class _Access(NamedTuple):
+    """How a product reads one operand.
+
+    Attributes:
+        term: the operand.
+        rows: the free labels along its matrices.
+        loops: the free labels that become batch axes.
+        is_turned: its matrices are stored as ``[contracted, rows]``.
+        is_copied: it is copied into that order first.
+    """
+
+    term: Term
+    rows: Labels
+    loops: Labels
+    is_turned: bool
+    is_copied: bool
+
+    @property
+    def name(self) -> str:
+        """``rows/loops``, and whether the matrices are transposed, and copied."""
+        loops = f"/{listed(self.loops)}" if self.loops else ""
+        return f"{listed(self.rows)}{loops}{'t' * self.is_turned}{'c' * self.is_copied}"
+
+    def order(self, batch: Labels, contracted: Labels, is_turned: bool) -> Labels:
+        """Its labels along ``[batch, rows, contracted]``, or ``[batch, contracted, rows]`` if turned."""
+        own = tuple(filter(self.term.labels.__contains__, batch))
+        return (*own, *contracted, *self.rows) if is_turned else (*own, *self.rows, *contracted)
+
+    def is_packed(self, batch: Labels, contracted: Labels, is_turned: bool) -> bool:
+        """Whether it is C-contiguous in that order when the product reads it."""
+        if not self.is_copied:
+            return self.term.merged(self.order(batch, contracted, is_turned)) == 1
+        return self.is_turned == is_turned or 1 in (self.term.size(self.rows), self.term.size(contracted))
+
+
+class _Product(NamedTuple):
+    """A product of matrices.
+
+    Attributes:
+        seconds: the estimate, with copies, views, and what brings the result into the order it is needed in.
+        batch: the batch axes, in order, each a run of labels.
+        contracted: the labels summed by the product itself, in order.
+        summed: batch labels that are summed afterwards.
+        sides: how the left and the right operand are read.
+        result: the axis order of the product.
+        moved: the elements of copied operands, and of the result if the next step has to copy it.
+        is_ready: it has not.
+        is_looped: each pair of matrices of the batch is a call.
+    """
+
+    seconds: float
+    batch: tuple[Labels, ...]
+    contracted: Labels
+    summed: Labels
+    sides: tuple[_Access, _Access]
+    result: Labels
+    moved: int
+    is_ready: bool
+    is_looped: bool
+
+
+class StridedLowering(Lowering):
+    """Appends ops that take and return views."""
+
+    def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
+        """The axes in the order of ``labels``, by a view."""
+        if labels == term.labels:
+            return term
+        axes = tuple(map(term.labels.index, labels))
+        slot = self.add(ops.Transpose, term.slot, axes)
+        return Term(slot, labels, tuple([term.strides[axis] for axis in axes]), self.sizes, term.memory)
+
+    def product(self, pair: Pair) -> Term:
+        """A product whose ops are clear, or else the cheapest candidate."""
+        traits, dtype = self.traits, pair.dtype
+        if not (self.names or pair.sums):
+            direct = direct_product(pair.lhs, pair.rhs, pair.kept, pair.use, traits, dtype, self.slots)
+            if direct is not None:
+                calls, result = direct
+                self.ops += calls
+                self.slots += len(calls)
+                return result
+        pair = pair._replace(lhs=self.settled(pair.lhs), rhs=self.settled(pair.rhs))
+        if not pair.contracted:
+            return self.multiply(pair)
+        is_cast = dtype in dict(traits.matmul_through) and traits.rates.sweep and dtype in traits.native_dtypes
+        if is_cast and is_sweep(pair.lhs.memory, pair.rhs.memory):
+            return self.own_einsum(pair)
+        return super().product(pair)
+
+    def own_einsum(self, pair: Pair) -> Term:
+        """The pair by the framework's own einsum, with its result in the order in which that is fastest."""
+        if not self.takes_labels(pair):
+            return self.multiply_and_sum(pair)
+        return self.native((pair.lhs, pair.rhs), self.einsum_order(pair)[0])
+
+    # -- candidates -------------------------------------------------------------------------------------
+
+    def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
+        """Products of matrices, the own einsum, and products of elements that are summed."""
+        traits, products = self.traits, list(_Search(self, pair, every).products())
+        yield from self._written(products, pair, every)
+        if pair.sums:
+            return
+        if traits.rates.native and pair.dtype in traits.native_dtypes and self.takes_labels(pair):
+            order, seconds = self.einsum_order(pair)
+            yield Candidate("einsum", seconds, "einsum", partial(self.native, (pair.lhs, pair.rhs), order))
+            if traits.rates.sweep:
+                yield from self._along_batch(pair)
+        # Where a product that reads C order alone copies nothing, it moves less than a product of all elements.
+        if pair.is_dots and (every or all(product.moved for product in products) or not self.reads_packed(pair)):
+            name, seconds = "multiply and sum", self._multiply_and_sum_seconds(pair)
+            yield Candidate(name, seconds, name, partial(self.multiply_and_sum, pair))
+
+    def reads_packed(self, pair: Pair) -> bool:
+        """Whether a product with batch axes reads C order alone."""
+        return self.traits.layouts(pair.dtype).batch == "C"
+
+    def _written(self, products: Iterable[_Product], pair: Pair, every: bool) -> Iterator[Candidate]:
+        """The candidates that append these products."""
+        for product in products:
+            swapped, (left, right) = product.sides[0].term is pair.rhs, product.sides
+            name = ""
+            if every:
+                batch, sides = map(listed, product.batch), (left.name, right.name)
+                sums = listed(product.contracted), listed(product.summed)
+                name = product_name([*batch], sides, *sums, swapped=swapped)
+            is_looped, is_summed = bool(left.loops or right.loops), bool(product.summed)
+            is_long = every and product.seconds > _LONG
+            for threads in self.traits.threads(pair.dtype) if is_long else _ANY_THREADS:
+                kind = (swapped, left.is_copied, right.is_copied, is_looped, is_summed, product.is_ready, threads)
+                write = partial(self._multiplied, pair, product, threads)
+                yield Candidate(f"{name} {threads}".rstrip(), product.seconds, kind, write)
+
+    def _multiplied(self, pair: Pair, product: _Product, threads: Threads) -> Term:
+        """Append the ops of a product of matrices."""
+        lhs, rhs = [
+            self._operand(pair, product, access, on_right=on_right)
+            for access, on_right in zip(product.sides, (False, True))
+        ]
+        out = self.add(ops.Matmul, lhs, rhs, False, False, threads, pair.sums)
+        return self.sum(self.reshape(out, product.result), product.summed)
+
+    def _operand(self, pair: Pair, product: _Product, access: _Access, *, on_right: bool) -> int:
+        """The slot of an operand as ``[batch, rows, contracted]``, or ``[batch, contracted, rows]`` on the right."""
+        term, contracted, size = access.term, product.contracted, self.size
+        runs = [tuple(filter(term.labels.__contains__, run)) for run in product.batch]
+        batch = tuple(chain.from_iterable(runs))
+        if access.is_copied:
+            reason = _why_copied(term, access.rows, contracted, self.traits.layouts(pair.dtype).matrix)
+            term = self.pack(term, access.order(batch, contracted, access.is_turned), reason)
+        term = self.permute(term, access.order(batch, contracted, on_right))
+        # Without rows, an operand is a vector, not a matrix with an axis of size 1.
+        if not (access.rows or runs) and kind(pair.dtype) in "fc":
+            return self.add(ops.Reshape, term.slot, (size(contracted),))
+        matrix = (contracted, access.rows) if on_right else (access.rows, contracted)
+        return self.add(ops.Reshape, term.slot, tuple(map(size, (*runs, *matrix))))
+
+    def _multiply_and_sum_seconds(self, pair: Pair) -> float:
+        lhs, rhs, batch = pair.lhs, pair.rhs, pair.batch
+        steps, model, rates = self.size(lhs.labels), self.model(pair.dtype), self.traits.rates
+        seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, self.size(batch))
+        if lhs.memory != rhs.memory:  # it reads one of them as a copy does
+            seconds += model.copy(steps) - rates.call
+        return seconds if lhs.memory[-1] in batch else seconds + self.size(batch) * rates.run
+
+    def einsum_order(self, pair: Pair) -> tuple[Labels, float]:
+        """The order of the result for which the framework's own einsum is fastest, and its seconds.
+
+        It may loop faster if the result follows the operands, but then the requested order takes a view.
+        """
+        terms, sizes = (pair.lhs, pair.rhs), self.sizes
+        operands = [[label for label in term.memory if sizes[label] != 1] for term in terms]
+        has_steps = any(memory and term.steps[memory[-1]] != 1 for term, memory in zip(terms, operands))
+        target = pair.kept
+        wanted = [label for label in target if sizes[label] != 1]
+        seconds = self.einsum_seconds(pair, outer_loops(operands, wanted), has_steps=has_steps)
+        order, loops = natural_order(operands, wanted)
+        natural = (*order, *[label for label in target if sizes[label] == 1])
+        if natural != target:
+            followed = self.einsum_seconds(pair, Loops(loops, [*operands, order]), has_steps=has_steps)
+            # Of equals, the order of the operands, in which outer loops read memory better, too.
+            if followed <= seconds:
+                result = einsum_result(natural, pair.use, self.size((*target, *pair.contracted)))
+                return result, followed + (result == natural) * self.traits.rates.view
+        return target, seconds
+
+    def _along_batch(self, pair: Pair) -> Iterator[Candidate]:
+        """The own einsum along a batch axis that is innermost in one operand, after a copy of the other."""
+        for term, other in ((pair.lhs, pair.rhs), (pair.rhs, pair.lhs)):
+            label = other.memory[-1] if other.memory else None
+            if label is not None and label in pair.batch and label != term.memory[-1]:
+                memory = (*[each for each in term.memory if each != label], label)
+                order, seconds = self.einsum_order(pair._replace(lhs=self.term(term.slot, memory), rhs=other))
+                seconds += self.model(pair.dtype).copy(self.size(memory), self.size(memory[:-1]))
+                write = partial(self._einsum_of_copy, term, memory, other, order)
+                yield Candidate("einsum along the batch", seconds, "einsum along the batch", write)
+
+    def _einsum_of_copy(self, term: Term, memory: Labels, other: Term, result: Labels) -> Term:
+        copied = self.pack(term, memory, "an einsum along short rows takes longer than the copy")
+        return self.native((copied, other), result)
+
+
+class _Search:
+    """All products of matrices for one pair; with ``every``, also those that the cost model never prefers."""
+
+    def __init__(self, lowering: StridedLowering, pair: Pair, every: bool) -> None:
+        self._pair, self._lowering, self._traits, self._every = pair, lowering, lowering.traits, every
+        self._model, self._layouts = lowering.model(pair.dtype), lowering.traits.layouts(pair.dtype)
+        self._reads_packed, self._takes_strides = lowering.reads_packed(pair), self._layouts.batch == "strided"
+        steps = prod(map(lowering.size, (pair.contracted, pair.lhs_free, pair.rhs_free)))
+        self._is_tiny = len(pair.batch) == 1 and steps < self._layouts.tiny
+        self._copies: dict[tuple[Labels, Labels], float] = {}
+
+    def products(self) -> Iterable[_Product]:
+        """The products; those that move least if a batched one reads C order alone."""
+        found = self._found()
+        if self._every or not self._reads_packed:
+            return found
+        found = list(found)
+        least = min([product.moved for product in found if not product.is_looped])
+        return [product for product in found if product.moved <= least]
+
+    def _found(self) -> Iterable[_Product]:
+        pair = self._pair
+        for contracted, summed in self._contracted():
+            lefts = self._accesses(pair.lhs, pair.lhs_free, contracted, is_whole=not summed)
+            rights = self._accesses(pair.rhs, pair.rhs_free, contracted, is_whole=not summed)
+            for left, right in combinations(lefts, rights):
+                for batch in self._batches(left, right, summed):
+                    for sides in ((left, right), (right, left)):
+                        product = self._product(sides, batch, contracted, summed)
+                        if product is not None:
+                            yield product
+
+    def _product(
+        self, sides: tuple[_Access, _Access], runs: tuple[Labels, ...], contracted: Labels, summed: Labels
+    ) -> _Product | None:
+        """A product with its price; None if the framework cannot read its operands."""
+        (left, right), size, model = sides, self._lowering.size, self._model
+        batch = tuple(chain.from_iterable(runs))
+        is_looped = self._reads_packed and not self._are_packed(sides, batch, contracted)
+        if is_looped and self._layouts.matrix == "C":
+            return None
+        sizes = list(map(size, runs))
+        matrices, rows, cols = prod(sizes), size(left.rows), size(right.rows)
+        calls = matrices if is_looped else 1
+        if self._traits.max_batch_axes == 1 and len(runs) > 1:
+            calls = matrices // max(sizes)
+        seconds, moved, views = 0.0, 0, 2  # about one reshape of each operand
+        for access, on_right in zip(sides, (False, True)):
+            read = access.order(batch, contracted, on_right)
+            lies = access.order(batch, contracted, access.is_turned) if access.is_copied else read
+            views += (lies != access.term.labels) + (lies != read)
+            if access.is_copied:
+                seconds += self._copy(access.term.memory, lies)
+                moved += size(lies)
+        if summed:
+            seconds += model.elementwise(matrices * rows * cols, size(self._pair.kept))
+        turned = left.is_turned, not right.is_turned
+        seconds += model.matmul(calls, matrices, rows, cols, size(contracted), turned)
+        result = (*batch, *left.rows, *right.rows)
+        needed = tuple([label for label in result if label not in summed])
+        use = self._pair.use
+        target = use.target(needed)
+        is_ready = target is not None or use.is_ready(needed, self._lowering.sizes, self._takes_strides)
+        if not is_ready:
+            seconds += model.copy(size(needed))
+            moved += size(result)
+        seconds += (target is not None and target != needed) * self._traits.rates.view
+        seconds += views * self._traits.rates.view
+        return _Product(seconds, runs, contracted, summed, sides, result, moved, is_ready, is_looped and bool(batch))
+
+    def _are_packed(self, sides: tuple[_Access, _Access], batch: Labels, contracted: Labels) -> bool:
+        """Whether one call reads both operands, as ``[batch, rows, contracted]`` and ``[batch, contracted, cols]``.
+
+        Without batch axes, that is also a matrix that is contiguous in the other order, if a product reads such ones.
+        """
+        if not batch and self._layouts.matrix != "C":
+            return True
+        return all(access.is_packed(batch, contracted, turned) for access, turned in zip(sides, (False, True)))
+
+    # -- axes -------------------------------------------------------------------------------------------
+
+    def _contracted(self) -> Iterator[tuple[Labels, Labels]]:
+        """Orders of the contracted labels, and which of them are batch axes that are summed afterwards."""
+        terms = self._pair.lhs, self._pair.rhs
+        orders = dict.fromkeys([term.in_memory_order(self._pair.contracted) for term in terms])
+        for order in orders:
+            yield order, ()
+        for order in orders if self._takes_strides else ():
+            merging = cut(order, lambda run, label: all(term.merged((*run, label)) is not None for term in terms))
+            runs = [run for run in merging if self._lowering.size(run) > 1]
+            for inner in runs if len(runs) > 1 else ():
+                yield inner, tuple([label for label in order if label not in inner])
+
+    def _batches(self, left: _Access, right: _Access, summed: Labels) -> Iterable[tuple[Labels, ...]]:
+        """The batch axes in each order that may matter, as runs that are one axis in both operands.
+
+        They are fused only if the product takes few of them, as each fusion costs a view.
+        """
+        kept = (*self._pair.batch, *left.loops, *right.loops)
+        target = self._pair.use.target(kept)
+        orders = [_ordered(kept, left.term), _ordered(kept, right.term)]
+        if target is not None:
+            orders.insert(0, target)
+        # Labels to be summed come first, so that the sum adds whole blocks.
+        orders = [(*_ordered(summed, left.term), *order) for order in orders]
+        if self._traits.max_batch_axes is None:
+            return dict.fromkeys([tuple([(label,) for label in order]) for order in orders])
+
+        def continues(run: Labels, label: int) -> bool:
+            return all(_continues(access, run, label) for access in (left, right))
+
+        return dict.fromkeys([tuple(cut(order, continues)) for order in orders])
+
+    # -- operands ---------------------------------------------------------------------------------------
+
+    def _accesses(self, term: Term, free: Labels, contracted: Labels, *, is_whole: bool) -> Iterator[_Access]:
+        """The accesses to a term that may pay: in place, if the product can read it so, and by copies.
+
+        A term whose batch axes are summed afterwards, so that ``contracted`` is not whole, is read in place alone.
+        """
+        in_place = _in_place(term, free, contracted, None) if self._is_tiny else None
+        if in_place is None or in_place.loops:  # which are further batch axes
+            in_place = _in_place(term, free, contracted, self._layouts.matrix)
+        if in_place is not None:
+            yield in_place
+            if not (in_place.loops or self._every or self._reads_packed):
+                return
+        if is_whole:
+            orders = dict.fromkeys([term.in_memory_order(free), self._pair.use.preferred(free)])
+            for rows, is_turned in combinations(orders, (False, True)):
+                yield _Access(term, rows, (), is_turned, True)
+
+    def _copy(self, source: Labels, target: Labels) -> float:
+        """The seconds of a copy of an array from one order of its axes to another."""
+        seconds = self._copies.get((source, target))
+        if seconds is None:
+            sizes = self._lowering.sizes
+            before, after = ([label for label in order if sizes[label] != 1] for order in (source, target))
+            seconds = self._copies[source, target] = self._lowering.copy_seconds(self._pair.dtype, before, after)
+        return seconds
+
+
+def _in_place(term: Term, free: Labels, contracted: Labels, layout: MatrixLayout | None) -> _Access | None:
+    """Reads an operand in place: the largest run of free axes as rows, and the others as batch axes.
+
+    Without a layout, matrices may have any strides.
+    """
+    if term.merged(contracted) is None:
+        return None
+    runs = term.runs(free)
+    readable = [run for run in (runs or [()]) if layout is None or _is_matrix(term, run, contracted, layout)]
+    if not readable:
+        return None
+    rows = max(readable, key=term.size)
+    loops = tuple([label for run in runs if run is not rows for label in run])
+    return _Access(term, rows, loops, term.merged(contracted) != 1, False)
+
+
+def _is_matrix(term: Term, rows: Labels, cols: Labels, layout: MatrixLayout) -> bool:
+    """Whether matmul can read each matrix of an operand in place."""
+    row_stride, col_stride = term.merged(rows), term.merged(cols)
+    if row_stride is None or col_stride is None:
+        return False
+    height, width = term.size(rows), term.size(cols)
+    if height == 1 or width == 1:
+        return (row_stride if width == 1 else col_stride) == 1 or height == width
+    if layout != "strided":
+        return (row_stride, col_stride) in ((width, 1), (1, height))
+    return (col_stride == 1 and row_stride >= width) or (row_stride == 1 and col_stride >= height)
+
+
+def _why_copied(term: Term, free: Labels, contracted: Labels, layout: MatrixLayout) -> str:
+    if term.merged(contracted) is None:
+        return "its contracted axes do not merge"
+    runs = term.runs(free)
+    if not any(_is_matrix(term, run, contracted, layout) for run in runs or [()]):
+        takes_gaps = layout == "strided"
+        return "no axis of its matrices has unit stride" if takes_gaps else "its matrices are not contiguous"
+    if len(runs) > 1:
+        return "its free axes do not merge, and a product for each takes longer than the copy"
+    return "the product of a packed operand is faster"
+
+
+def _ordered(labels: Labels, term: Term) -> Labels:
+    """``labels`` in the term's memory order, those that it lacks first."""
+    return (*[label for label in labels if label not in term.labels], *term.in_memory_order(labels))
+
+
+def _continues(access: _Access, run: Labels, label: int) -> bool:
+    """Whether a label can join a run of batch labels as one axis of an operand."""
+    term = access.term
+    own = [other for other in run if other in term.labels]
+    if not own or label not in term.labels:
+        return not own and label not in term.labels
+    return len(own) == len(run) and (access.is_copied or term.merged((*run, label)) is not None)
