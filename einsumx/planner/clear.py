@@ -17,6 +17,7 @@ from einsumx.ir.contraction import Contraction
 from einsumx.ir.layout import Pattern, layout_pattern
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.ops import Native, Op
+from einsumx.ir.sizes import is_known
 from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
 from einsumx.planner.rules import Rules, rules
@@ -283,21 +284,30 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
 
 def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
     """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
-    equation, dtype, traits = contraction.equation, contraction.dtype, contraction.place.traits
-    found, sizes, asked = outline(equation.inputs, equation.output), equation.sizes, rules(traits, dtype)
-    operands = len(contraction.operands)
+    parts = direct_parts(contraction)
+    if parts is None:
+        return None
+    ops = [op for part in parts for op in part.calls.ops(part.sizes, part.slots, part.start)]
+    return tuple(ops), ops[-1].out
+
+
+def direct_parts(contraction: Contraction) -> list[Part] | None:
+    """The calls of a contraction that has no size of 0, if they are clear."""
+    equation, dtype = contraction.equation, contraction.dtype
+    found, sizes, asked = (
+        outline(equation.inputs, equation.output),
+        equation.sizes,
+        rules(contraction.place.traits, dtype),
+    )
+    count = len(contraction.operands)
     if found.is_one_einsum(sizes, asked) and may_be_one_einsum(contraction):
-        return (found.einsum.steps[0].op,), operands
-    if set(map(type, sizes)) != {int} and sizes:
+        return [Part(found.einsum, sizes, tuple(range(count)), count)]
+    if not is_known(sizes):
         return None
     is_plain = not found.has_repeats and 1 not in chain.from_iterable(equation.shapes)
     is_plain = is_plain and {operand.dtype for operand in contraction.operands} == {dtype}
     patterns = patterns_of(contraction.operands) if is_plain else None
-    parts = clear_parts(found, patterns, contraction.path, sizes, asked)
-    if parts is None:
-        return None
-    ops = [op for part in parts for op in part.calls.ops(part.sizes, part.slots, part.start)]
-    return tuple(ops), operands + len(ops) - 1
+    return clear_parts(found, patterns, contraction.path, sizes, asked)
 
 
 def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:

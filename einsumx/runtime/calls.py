@@ -321,12 +321,12 @@ def ready(
     _, _, added, kinds, options = key or _NO_KEY
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
-    if key is None and out is None:
-        run = staged.run_of(adapter, equation, signatures)
-        if run is not None:
-            return run
     try:
         fields = translation(adapter, from_key(options) if options else {})
+        if out is None and fields.keys() <= _OF_STAGES and (key is None or key[:4] == _NO_KEY[:4]):
+            run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
+            if run is not None:
+                return run
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)
@@ -340,13 +340,8 @@ def ready(
         return limited
     if out is not None and request.algebra.has_exponents:
         raise Uncacheable
-    is_new = out is None and request.order == "K" and kinds is None
-    if is_new and fields.keys() == {"optimize"}:
-        run = staged.run_of(adapter, equation, signatures, request.optimize)
-        if run is not None:
-            return run
     prepared = prepare.from_signatures(request, adapter, signatures)
-    if is_new:
+    if out is None and request.order == "K" and kinds is None:
         return prepared.run
     try:
         wanted = Delivery(request.order, request.casting, out, kinds, added, request.dtype)
@@ -356,6 +351,9 @@ def ready(
 
 
 _NO_KEY: Key = ("estimate", None, None, None, ())
+
+_OF_STAGES = {"optimize"}
+"""The keywords of calls that are planned in three stages, where no search is needed."""
 
 
 def _with_numbers(

@@ -44,7 +44,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     Raises:
         EinsumxError: the equation is wrong, or an operand's dtype is not one of numbers.
     """
-    if "logging" in sys.modules and log.tells_plans():
+    if type(optimize) not in (str, bool, tuple) or ("logging" in sys.modules and log.tells_plans()):
         return None
     operands = list(map(adapter.operand, signatures))
     found = _outline(written, tuple([len(operand.shape) for operand in operands]))
