@@ -229,7 +229,7 @@ class NumpyAdapter(Adapter):
         return "cpu"
 
     def operand(self, signature: Signature) -> Operand:
-        _, shape, dtype, strides = signature
+        shape, dtype, strides = signature[1:4]
         span = size = dtype.itemsize
         layout, axis = None, len(shape)
         while axis:  # of each operand of a first call: without an iterator, which takes half a microsecond

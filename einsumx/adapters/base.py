@@ -123,6 +123,10 @@ class Primitives(Arrays):
         return replacement.own(self.xp.einsum)(equation, *arrays)
 
 
+def _needs_program(adapter: Adapter, run: Run, is_loud: bool) -> None:
+    """The :meth:`Adapter.prepare_plain` of a class whose ``prepare`` may look at the program."""
+
+
 class Adapter(Primitives):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
@@ -272,6 +276,8 @@ class Adapter(Primitives):
     def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
         """As :meth:`prepare`, for a function whose values all have one dtype of numbers, and no option.
 
+        A class that overrides :meth:`prepare` alone is asked for that each time.
+
         Args:
             run: the function, of the operands.
             is_loud: whether it may warn about infinities and nan.
@@ -279,7 +285,11 @@ class Adapter(Primitives):
         Returns:
             The function; None if it needs to know the program.
         """
-        return run if type(self).prepare is Adapter.prepare else None
+        return run
+
+    def __init_subclass__(cls) -> None:
+        if "prepare" in cls.__dict__ and "prepare_plain" not in cls.__dict__:
+            cls.prepare_plain = _needs_program  # type: ignore[assignment, method-assign]
 
     def configured(self, options: FrameworkOptions) -> Self:
         """The adapter that runs plans with these options, some of which are set. It is used for nothing else.

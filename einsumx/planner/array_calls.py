@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from einsumx.ir.layout import Pattern
 from einsumx.ir.ops import Copy, Native, Op, Reshape, Sum, Transpose
+from einsumx.ir.program import Arranged, Slots, arranged
 from einsumx.planner.terms import Groups, Labels, native_equation
 
 Fate: TypeAlias = Literal["view", "sum", "einsum", "multiply", "matmul", "matmul in loops", "matmul of copies"]
@@ -96,12 +97,13 @@ class Calls:
     Attributes:
         fate: the fate; empty until it is known.
         steps: the calls.
+        axes: those of the array in each slot.
         result: the labels of the result.
         flat: as :attr:`Laid.flat`.
         is_loud: an op may warn about infinities and nan.
     """
 
-    __slots__ = ("_axes", "_delivered", "_slots", "fate", "flat", "is_loud", "result", "steps")
+    __slots__ = ("_delivered", "_order", "_slots", "axes", "fate", "flat", "is_loud", "result", "steps")
 
     def __init__(self, arrays: Sequence[Laid], before: Calls | None = None) -> None:
         self.fate: Fate = "view"
@@ -109,32 +111,34 @@ class Calls:
         self.result: Labels = ()
         self.flat: Groups | None = None
         self._delivered: Calls | None = None
-        self._slots: tuple[tuple[int, tuple[int, ...]], ...] | None = None
+        self._order: Arranged | None = None
+        self._slots: tuple[Slots, ...] | None = None
         if before is None:
             self.steps: list[Step] = []
-            self._axes: list[Groups] = [array.flat or singles(array.labels) for array in arrays]
+            self.axes: list[Groups] = [array.flat or singles(array.labels) for array in arrays]
         else:
-            self.steps, self._axes = before.steps[:], before._axes[:]
+            self.steps, self.axes = before.steps[:], before.axes[:]
 
-    def add(self, op: Op, axes: Groups) -> int:
-        """Append a call, whose result has these axes; returns its slot, which is the next one."""
-        own = self._axes
-        self.steps.append(Step(op, tuple([own[source] for source in op.sources])))
+    def add(self, op: Op, sources: tuple[int, ...], axes: Groups) -> int:
+        """Append a call, which writes the next slot; returns that.
+
+        Args:
+            op: the call.
+            sources: the slots that it reads.
+            axes: those of its result.
+        """
+        own = self.axes
+        self.steps.append(Step(op, tuple([own[source] for source in sources])))
         own.append(axes)
         return len(own) - 1
 
-    @property
-    def next(self) -> int:
-        """The slot of the next call."""
-        return len(self._axes)
-
     def reshape(self, slot: int, axes: Groups) -> int:
         """The slot of an array with other axes."""
-        return slot if self._axes[slot] == axes else self.reshaped(slot, axes)
+        return slot if self.axes[slot] == axes else self.reshaped(slot, axes)
 
     def reshaped(self, slot: int, axes: Groups) -> int:
         """The slot of a reshaped array, also if it has these axes."""
-        own = self._axes
+        own = self.axes
         self.steps.append(Step(Reshape(len(own), slot, ()), (own[slot],), axes))
         own.append(axes)
         return len(own) - 1
@@ -143,11 +147,12 @@ class Calls:
         """The slot of an array with one axis for each label, in another order."""
         if labels == order:
             return slot
-        return self.add(Transpose(self.next, slot, tuple(map(labels.index, order))), singles(order))
+        op = Transpose(len(self.axes), slot, tuple(map(labels.index, order)))
+        return self.add(op, (slot,), tuple(zip(order)))
 
     def copy(self, slot: int, reason: str) -> int:
         """The slot of a copy in C order."""
-        return self.add(Copy(self.next, slot, reason), self._axes[slot])
+        return self.add(Copy(len(self.axes), slot, reason), (slot,), self.axes[slot])
 
     def summed(self, slot: int, array: Laid, needed: Collection[int]) -> tuple[int, Laid]:
         """The sum over the labels that are not needed: of axes in memory order, as the result has that order."""
@@ -157,19 +162,19 @@ class Calls:
         slot = self.transpose(self.reshape(slot, singles(labels)), labels, memory)
         kept = tuple([label for label in memory if label in needed])
         gone = tuple([axis for axis, label in enumerate(memory) if label not in needed])
-        return self.add(Sum(self.next, slot, gone), singles(kept)), Laid(kept)
+        return self.add(Sum(len(self.axes), slot, gone), (slot,), singles(kept)), Laid(kept)
 
     def native(self, slots: tuple[int, int], arrays: tuple[Laid, Laid], result: Labels) -> Calls:
         """End in a call of the framework's own einsum."""
         lhs, rhs = [self.reshape(slot, singles(array.labels)) for slot, array in zip(slots, arrays)]
         equation = native_equation([array.labels for array in arrays], result)
-        self.add(Native(self.next, (lhs, rhs), equation), singles(result))
+        self.add(Native(len(self.axes), (lhs, rhs), equation), (lhs, rhs), singles(result))
         return self.ended("einsum", result)
 
     def ended(self, fate: Fate, result: Labels) -> Calls:
         """The calls, with their fate, and the labels of the last one's result."""
         self.fate, self.result, self.is_loud = fate, result, fate not in _SILENT
-        axes = self._axes[-1]
+        axes = self.axes[-1]
         self.flat = None if axes == singles(result) else axes
         return self
 
@@ -180,7 +185,7 @@ class Calls:
                 self._delivered = self
                 return self
             calls = self._delivered = Calls((), self)
-            slot = len(self._axes) - 1
+            slot = len(self.axes) - 1
             if self.flat is not None or self.result == output:
                 # A result is never the operand itself, though it may be a view.
                 slot = calls.reshaped(slot, singles(self.result))
@@ -189,11 +194,19 @@ class Calls:
         return self._delivered
 
     @property
-    def slots(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    def slots(self) -> tuple[Slots, ...]:
         """What each call writes and reads."""
         if self._slots is None:
             self._slots = tuple([(step.op.out, step.op.sources) for step in self.steps])
         return self._slots
+
+    @property
+    def order(self) -> Arranged | None:
+        """How the calls lead from the operands to the result, if they are those of one step."""
+        if self._order is None:
+            operands = len(self.axes) - len(self.steps)
+            self._order = arranged(self.slots, tuple(range(operands)), len(self.axes) - 1)
+        return self._order
 
     def laid(self, names: Sequence[int]) -> Laid:
         """The result, with names for the labels."""

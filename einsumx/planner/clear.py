@@ -54,7 +54,8 @@ class Outline:
     """
 
     __slots__ = (
-        "_calls", "_einsum", "_is_slow", "_recipes", "_sums_whole", "_text", "count", "has_repeats", "inputs", "output",
+        "_alone", "_calls", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count", "has_repeats",
+        "inputs", "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
@@ -76,7 +77,9 @@ class Outline:
             self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
         self._text: str | None = None
         self._einsum: Calls | None = None
-        self._recipes: dict[tuple[Pattern, Pattern], Recipe] = {}
+        self._recipes: dict[tuple[Pattern, ...], Recipe] = {}
+        self._alone: dict[Pattern, Calls] = {}
+        self._steps: dict[Path, list[NetworkStep]] = {}
 
     @property
     def text(self) -> str:
@@ -90,7 +93,7 @@ class Outline:
         """The framework's own einsum of all operands."""
         if self._einsum is None:
             calls, slots = Calls([Laid(labels) for labels in self.inputs]), tuple(range(len(self.inputs)))
-            calls.add(Native(calls.next, slots, self.text), tuple(zip(self.output)))
+            calls.add(Native(len(slots), slots, self.text), slots, tuple(zip(self.output)))
             self._einsum = calls.ended("einsum", self.output)
         return self._einsum
 
@@ -102,6 +105,26 @@ class Outline:
             found = Recipe((Laid(first, lhs), Laid(second, rhs)), ResultUse(self.output), self.output)
             self._recipes[lhs, rhs] = found
         return found
+
+    def alone(self, pattern: Pattern) -> Calls:
+        """The calls of a contraction of one operand without repeated labels that lies like this."""
+        calls = self._alone.get(pattern)
+        if calls is None:
+            array = Laid(self.inputs[0], pattern)
+            calls = Calls([array])
+            _, summed = calls.summed(0, array, self.output)
+            calls = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(self.output)
+            self._alone[pattern] = calls
+        return calls
+
+    def steps(self, path: Path) -> list[NetworkStep]:
+        """The steps of a path."""
+        steps = self._steps.get(path)
+        if steps is None:
+            if len(self._steps) >= _MOST_PATHS:
+                self._steps.clear()
+            steps = self._steps[path] = network_steps(self.inputs, self.output, path)
+        return steps
 
     def is_one_einsum(self, sizes: Sizes, rules: Rules) -> bool:
         """Whether the framework's own einsum alone is the fastest: not for a view, nor for a product of matrices."""
@@ -156,18 +179,9 @@ def clear_parts(
     if len(patterns) == 2:
         calls = outline.pair(*patterns).way(sizes, rules)
         return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
-    arrays = list(map(Laid, outline.inputs, patterns))
-    if len(arrays) == 1:
-        return [Part(_one(*arrays, output), sizes, (0,), 1)]
-    return _network(arrays, network_steps(outline.inputs, output, path), sizes, rules)
-
-
-@lru_cache(maxsize=1024)
-def _one(array: Laid, output: Labels) -> Calls:
-    """The calls of a contraction of one operand without repeated labels."""
-    calls = Calls([array])
-    _, summed = calls.summed(0, array, output)
-    return calls.ended("sum" if calls.steps else "view", summed.labels).delivered(output)
+    if len(patterns) == 1:
+        return [Part(outline.alone(*patterns), sizes, (0,), 1)]
+    return _network(list(map(Laid, outline.inputs, patterns)), outline.steps(path), sizes, rules)
 
 
 # -- networks -------------------------------------------------------------------------------------------------------
@@ -217,8 +231,11 @@ class NetworkStep:
         return found
 
 
-@lru_cache(maxsize=1024)
-def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> tuple[NetworkStep, ...]:
+_MOST_PATHS = 16
+"""Of an equation whose steps are kept."""
+
+
+def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> list[NetworkStep]:
     """The steps of a path, whatever the sizes."""
     uses = Counter(chain(output, *inputs))
     alone = [label for label, number in uses.items() if number == 1]
@@ -241,7 +258,7 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> tup
         contracted = [label for label in kept if uses[label] == 2]
         batch = [label for label in kept if uses[label] > 2]
         steps.append(NetworkStep((first, second), output if partner is None else kept, partner, contracted, batch))
-    return tuple(steps)
+    return steps
 
 
 def _nodes(path: Path, operands: int) -> list[tuple[int, int]]:
@@ -314,6 +331,9 @@ def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
     """How operands without axes of size 1 lie; None if axes of one overlap or broadcast."""
     patterns: list[Pattern] = []
     for operand in operands:
+        if operand.strides is None:
+            patterns.append(())
+            continue
         pattern = layout_pattern(operand.shape, operand.strides)
         if pattern is None or 0 in [step for _, step in pattern]:
             return None

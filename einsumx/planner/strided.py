@@ -236,7 +236,7 @@ class Reading:
             axes = (*axes, left.free)
         if right.free or batch:
             axes = (*axes, right.free)
-        calls.add(Matmul(calls.next, lhs, rhs), axes)
+        calls.add(Matmul(len(calls.axes), lhs, rhs), (lhs, rhs), axes)
         fate: Fate = "matmul of copies"
         if self.is_in_place:
             fate = "matmul in loops" if left.loops or right.loops else "matmul"
@@ -299,13 +299,14 @@ class Recipe:
         left, right: the operands, without labels that only one has and nothing else needs: these are summed before.
         slots: of these operands.
         batch: the labels of the batch axes.
+        readings: the products of matrices by why the left and the right operand are copied, as far as they were needed.
         count: the number of labels, with those that are summed before.
         needs_no_view: a product of matrices or of elements takes the operands as they are.
     """
 
     __slots__ = (
-        "_all", "_before", "_multiplied", "_native", "_orders", "_readings", "arrays", "batch", "count", "is_readable",
-        "keep", "last", "left", "needs_no_view", "right", "slots", "use",
+        "_all", "_before", "_multiplied", "_native", "_orders", "arrays", "batch", "count", "is_readable",
+        "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
     )  # fmt: skip
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
@@ -331,7 +332,7 @@ class Recipe:
         self.last = (*lhs.labels[-1:], *rhs.labels[-1:])
         self.needs_no_view = needs_no_view(lhs.labels, rhs.labels, keep)
         self.is_readable = not (self.left.copied or self.right.copied) and self.left.contracted == self.right.contracted
-        self._readings: dict[tuple[str, str], Reading] = {}
+        self.readings: dict[tuple[str, str], Reading] = {}
         self._native: dict[Labels, Calls] = {}
         self._multiplied: dict[tuple[Labels, tuple[str, str]], Calls] = {}
         self._orders: Orders | None = None
@@ -342,10 +343,8 @@ class Recipe:
         return Calls(self.arrays, self._before)
 
     def reading(self, copied: tuple[str, str]) -> Reading:
-        """The product of matrices whose operands are read in this way."""
-        reading = self._readings.get(copied)
-        if reading is None:
-            reading = self._readings[copied] = Reading(self, copied)
+        """A new one of the products of matrices."""
+        reading = self.readings[copied] = Reading(self, copied)
         return reading
 
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
@@ -438,7 +437,7 @@ class Recipe:
                 first = next(place for place, axis in enumerate(spread) if axis)
                 slot = calls.reshape(slot, tuple(spread[first:]))
             slots.append(slot)
-        calls.add(Multiply(calls.next, *slots), singles(order))
+        calls.add(Multiply(len(calls.axes), *slots), tuple(slots), singles(order))
         return calls.ended("multiply", order)
 
 
@@ -481,7 +480,7 @@ class Product:
         copied = IN_PLACE if recipe.is_readable else self._copied(may_be_native)
         if copied is None:
             return None
-        reading = recipe.reading(copied)
+        reading = recipe.readings.get(copied) or recipe.reading(copied)
         layout = rules.batch if reading.batch else rules.matrix
         if layout != "strided":
             return self._of_packed(reading, layout == "C")

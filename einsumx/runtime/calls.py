@@ -323,10 +323,13 @@ def ready(
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
         fields = translation(adapter, from_key(options) if options else {})
-        if out is None and fields.keys() <= _OF_STAGES and (key is None or key[:4] == _NO_KEY[:4]):
-            run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
-            if run is not None:
-                return run
+    except (TypeError, ValueError) as error:
+        raise Uncacheable from error
+    if out is None and fields.keys() <= _OF_STAGES and (key is None or key[:4] == _NO_KEY[:4]):
+        run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
+        if run is not None:
+            return run
+    try:
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)

@@ -18,7 +18,7 @@ from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.layout import contiguous, inverse, reshaped
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Program, last_uses
+from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses
 from einsumx.ir.sizes import Unknown, is_known
 from einsumx.planner.array_calls import Calls, Sizes, shape_of
 from einsumx.planner.clear import Part
@@ -48,9 +48,11 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
                 calls, values = _fold(program, adapter, constants, calls)
     finish = None if program.contraction.equation.output else _finish(program, adapter)
     run = None
-    if arguments:
-        slots = tuple([(out, sources) for out, sources, _ in calls])
-        run = joined(slots, [kernel for _, _, kernel in calls], arguments, program.result, finish)
+    if len(calls) == 1 and calls[0][1] == arguments and finish is None:
+        run = calls[0][2]
+    elif arguments:
+        order = arranged([call[:2] for call in calls], arguments, program.result)
+        run = joined(order, [kernel for _, _, kernel in calls], finish)
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
     return program.contraction.algebra.prepare(adapter, run, program)
@@ -63,9 +65,6 @@ def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None
     is_element = is_sum and program.algebra.is_plain and program.dtype != "object"
     return None if is_element else program.algebra.finish(adapter)
 
-
-Slots: TypeAlias = tuple[int, tuple[int, ...]]
-"""The slot that an op writes, and those that it reads."""
 
 Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
 """The slot that an op writes, those that it reads, and its kernel."""
@@ -83,9 +82,9 @@ def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: 
     last = parts[-1].calls
     finish = None if last.result or type(last.steps[-1].op) in _SUMS else PLUS_TIMES.finish(adapter)
     arguments, run = tuple(range(operands)), None
-    if operands < 3:
+    if len(parts) == 1:
         kernels = _kernels(last, parts[0].sizes, adapter, rules.dtype)
-        run = joined(last.slots, kernels, arguments, last.slots[-1][0], finish)
+        run = kernels[0] if operands > 2 else joined(last.order, kernels, finish)
     if run is None:
         calls: list[Call] = []
         for step, sizes, slots, start in parts:
@@ -93,7 +92,10 @@ def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: 
             for (out, sources), kernel in zip(step.slots, _kernels(step, sizes, adapter, rules.dtype)):
                 calls.append((names[out], tuple(map(names.__getitem__, sources)), kernel))
         run = _Steps(calls, arguments, calls[-1][0], finish, {})
-    return adapter.prepare_plain(run, rules.is_inexact and any(part.calls.is_loud for part in parts))
+    is_loud = False
+    for part in parts:
+        is_loud = is_loud or part.calls.is_loud
+    return adapter.prepare_plain(run, is_loud and rules.is_inexact)
 
 
 _SUMS = frozenset((Native, Matmul, Sum))
@@ -104,8 +106,16 @@ def _kernels(calls: Calls, sizes: Sizes, adapter: Adapter, dtype: str) -> list[C
     """The kernels of a step."""
     kernel, kernels = adapter.kernel, []
     for step in calls.steps:
-        shapes = [shape_of(axes, sizes) for axes in step.sources] if step.op.effect != "view" else ()
-        kernels.append(kernel(step.sized(sizes), shapes, dtype))
+        op, sources, axes = step
+        if axes is not None:
+            kernels.append(kernel(step.sized(sizes), (), dtype))
+        elif type(op) is Transpose:
+            kernels.append(kernel(op, (), dtype))
+        elif len(sources) == 2:
+            lhs, rhs = sources
+            kernels.append(kernel(op, (shape_of(lhs, sizes), shape_of(rhs, sizes)), dtype))
+        else:
+            kernels.append(kernel(op, [shape_of(source, sizes) for source in sources], dtype))
     return kernels
 
 
@@ -148,75 +158,19 @@ def _kernel(
     return kernel
 
 
-class _Arranged(NamedTuple):
-    """Calls of which at most one has two operands, by their places.
-
-    Attributes:
-        before, other: those of its first source, and of its second one, or none.
-        product: it.
-        after: the others.
-        is_swapped: its first source is made of the second operand.
-    """
-
-    before: tuple[int, ...]
-    other: tuple[int, ...]
-    product: int | None
-    after: tuple[int, ...]
-    is_swapped: bool
-
-
-@lru_cache(maxsize=1024)
-def _arranged(calls: tuple[Slots, ...], arguments: tuple[int, ...], result: int) -> _Arranged | None:
-    """The calls of a program of at most one op of two operands, and others of one; None for another program.
-
-    The ops of one operand run before those of the other, so the program must have them in this order.
-    """
-    if len(arguments) > 2:
-        return None
-    chains: dict[int, list[int]] = {slot: [] for slot in arguments}
-    before = other = chains[arguments[0]]
-    first, product, last_out = before, None, -1
-    for place, (out, sources) in enumerate(calls):
-        chain = chains.pop(sources[0], None)
-        if chain is None:
-            return None
-        if len(sources) == 1 and (not chain or sources[0] == last_out):
-            chain.append(place)
-        elif len(sources) == 2 and product is None and sources[1] in chains:
-            product, before, other, chain = place, chain, chains.pop(sources[1]), []
-        else:
-            return None
-        chains[out], last_out = chain, out
-    last = chains.pop(result, None)
-    if last is None or chains:
-        return None
-    after = tuple(last)
-    if product is None:
-        return _Arranged((), (), None, after, is_swapped=False)
-    return _Arranged(tuple(before), tuple(other), product, after, is_swapped=before is not first)
-
-
 def joined(
-    slots: tuple[Slots, ...],
-    kernels: Sequence[Callable[..., Any]],
-    arguments: tuple[int, ...],
-    result: int,
-    finish: Callable[[Array], Any] | None,
+    order: Arranged | None, kernels: Sequence[Callable[..., Any]], finish: Callable[[Array], Any] | None
 ) -> Run | None:
-    """A function for a program of at most one op of two operands, and others of one; None for another program.
+    """A function that calls kernels in this order; None without one.
 
     Args:
-        slots: what each op writes and reads.
+        order: of the ops.
         kernels: of the ops.
-        arguments: the slots that the function takes.
-        result: the slot that it returns, through ``finish`` if there is one.
+        finish: makes the result of the last one's, if that is not it.
     """
-    if len(slots) == 1 and slots[0][1] == arguments and finish is None:
-        return kernels[0]
-    arranged = _arranged(slots, arguments, result)
-    if arranged is None:
+    if order is None:
         return None
-    before, other, product, after, is_swapped = arranged
+    before, other, product, after, is_swapped = order
     last = [kernels[place] for place in after]
     if finish is not None:
         last.append(finish)
@@ -472,8 +426,6 @@ def _run(steps: Iterable[Step], values: dict[int, Array]) -> None:
             del values[slot]
 
 
-_last_uses = lru_cache(maxsize=1024)(last_uses)
-
 _RUNS = 8
 """The runs of a program op by op that take about as long as its compilation."""
 
@@ -497,7 +449,7 @@ class _Steps:
         constants: Mapping[int, Array],
     ) -> None:
         self._arguments, self._result, self._finish, self._constants = arguments, result, finish, constants
-        spent = _last_uses(tuple([(out, sources) for out, sources, _ in calls]), result)
+        spent = last_uses([call[:2] for call in calls], result)
         self._steps: list[Step] = [(*call, spent.get(call[0], ())) for call in calls]
         self._runs = 0
         self._compiled: Run | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -47,42 +46,41 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     if type(optimize) not in (str, bool, tuple) or ("logging" in sys.modules and log.tells_plans()):
         return None
     operands = list(map(adapter.operand, signatures))
-    found = _outline(written, tuple([len(operand.shape) for operand in operands]))
-    dtype, devices = operands[0].dtype, set(map(adapter.device_of, signatures))
-    sizes = None if found is None or len(devices) > 1 else _sizes(found, operands, dtype)
-    if found is None or sizes is None:
+    try:
+        numbered = equations.numbered(written, tuple([len(operand.shape) for operand in operands]))
+    except TypeError:  # a label that is no key
+        return None
+    devices = set(map(adapter.device_of, signatures))
+    if not numbered.inputs or len(devices) > 1:
+        return None
+    found, dtype = clear.outline(numbered.inputs, numbered.output), operands[0].dtype
+    sizes = _sizes(found, operands, dtype)
+    if sizes is None:
         return None
     (device,) = devices
     place, count = place_of(PLUS_TIMES, adapter, device), len(operands)
     traits = place.traits
-    if traits.dtypes is not None and dtype not in traits.dtypes:
+    if dtype == "object" or (traits.dtypes is not None and dtype not in traits.dtypes):
         return None
     asked = rules(traits, dtype)
     known = wisdom.equations(adapter, device)
     if not asked.is_direct or (known and found.text in known):
         return None
+    path: Path = ()
+    if count > 2 or not (optimize is True or optimize is False or optimize == "auto"):
+        equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
+        path = front.searched_path(equation, optimize, operands, place, dtype, adapter)
     if found.is_one_einsum(sizes, asked) and clear.takes_einsum(found, traits, dtype):
         part = Part(found.einsum, sizes, tuple(range(count)), count)
         return execute.run_of_parts([part], adapter, count, asked)
     patterns = None if 1 in sizes or found.has_repeats else clear.patterns_of(operands)
     if patterns is None:
         return None
-    path: Path = ()
-    if count > 2 or not (optimize is True or optimize is False or optimize == "auto"):
-        equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
-        path = front.searched_path(equation, optimize, operands, place, dtype, adapter)
     parts = clear.clear_parts(found, patterns, path, sizes, asked)
     return None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
 
 
 _shape_of = attrgetter("shape")
-
-
-@lru_cache(maxsize=1024)
-def _outline(written: Written, ranks: tuple[int, ...]) -> Outline | None:
-    """What an equation says, for operands of these ranks; None if it does not fit them."""
-    found = equations.numbered(written, ranks)
-    return clear.outline(found.inputs, found.output) if found.inputs else None
 
 
 def _sizes(found: Outline, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
