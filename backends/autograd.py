@@ -12,7 +12,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.backends.numpy.adapter import ADAPTER as NUMPY
-from einsumx.backends.numpy.adapter import NumpyNames
+from einsumx.backends.numpy.parts import NumpyNames
 from einsumx.dtypes import itemsize
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.ir.layout import contiguous

@@ -14,14 +14,8 @@ from einsumx.adapters.facets import Arithmetic, Exponents, OutAccess
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import wrong_type_error
 from einsumx.adapters.staging import Event, Ring, copy_stream
-from einsumx.backends.numpy.adapter import (
-    NumpyAdapter,
-    NumpyArithmetic,
-    NumpyBlocks,
-    NumpyNames,
-    NumpyOrders,
-    NumpyOut,
-)
+from einsumx.backends.numpy.adapter import NumpyAdapter
+from einsumx.backends.numpy.parts import NumpyArithmetic, NumpyBlocks, NumpyNames, NumpyOrders, NumpyOut
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError
 from einsumx.imports import imported

@@ -26,10 +26,8 @@ _FLOATS = frozenset({"float32", "float64"}) | HALVES
 _DTYPES = _FLOATS | INTEGERS | {"bool"}
 
 TRAITS = Traits(
-    strided=False,
-    pairs_by_einsum=True,
+    arrays="einsum",
     native_dtypes=_DTYPES,
-    native_max_labels=10_000,  # products have axes, no letters
     dtypes=_DTYPES,
     matmul_dtypes=_DTYPES,
     widen=(("float16", "float32"), ("bfloat16", "float32")),

@@ -6,7 +6,6 @@ Each is also the built-in exception that NumPy's users already catch.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from unicodedata import category
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,6 +101,8 @@ def visible(text: str) -> str:
 
 
 def _is_visible(letter: str) -> bool:
+    from unicodedata import category  # a shared library that few processes need
+
     return letter.isprintable() and letter not in _BLANK_LETTERS and not category(letter).startswith("M")
 
 

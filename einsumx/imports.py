@@ -14,7 +14,6 @@ from _signal import default_int_handler, getsignal, valid_signals  # type: ignor
 from _thread import RLock, allocate_lock, get_ident, start_new_thread
 from contextlib import suppress
 from importlib import import_module
-from threading import main_thread
 from types import ModuleType
 from typing import Any
 
@@ -56,7 +55,7 @@ def imported(name: str) -> ModuleType:
     Decimal('0.5')
     """
     module = _finished(name)
-    if module is None and get_ident() == main_thread().ident and _has_handlers() and not sys.is_finalizing():
+    if module is None and _has_handlers() and _is_main_thread() and not sys.is_finalizing():
         _import_elsewhere(name)
         module = _finished(name)
     return _import(name) if module is None else module  # an error of the other thread is raised here again
@@ -67,8 +66,14 @@ def _has_handlers() -> bool:
     return any(callable(handler) and handler is not default_int_handler for handler in map(getsignal, valid_signals()))
 
 
+def _is_main_thread() -> bool:
+    threading = _finished("threading")
+    return threading is None or get_ident() == threading.main_thread().ident
+
+
 def _import_elsewhere(name: str) -> None:
     """Import a module in another thread, and wait for it."""
+    import_module("threading")  # the thread that imports it counts as the main one
     ended = allocate_lock()
     ended.acquire()
 

@@ -15,7 +15,7 @@ from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.backends.jax import JaxAdapter
 from einsumx.backends.numpy import NumpyAdapter
 from einsumx.backends.numpy.adapter import TRAITS as NUMPY
-from einsumx.backends.numpy.adapter import NumpyArithmetic, NumpyNames, NumpyOrders, NumpyOut
+from einsumx.backends.numpy.parts import NumpyArithmetic, NumpyNames, NumpyOrders, NumpyOut
 from einsumx.backends.numpy.semirings import NumpySemirings
 from einsumx.backends.torch import TorchAdapter
 from einsumx.backends.torch.adapter import CPU as TORCH

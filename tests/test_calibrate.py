@@ -134,9 +134,9 @@ def measurable(machine):
     return {name: rate for name, rate in asdict(machine).items() if rate and name != "tile"}
 
 
-@pytest.mark.parametrize("strided", [True, False])
-def test_the_rates_of_a_machine_that_keeps_to_them_are_found(strided, measure):
-    adapter = Simulated(strided=strided)
+@pytest.mark.parametrize("arrays", ["strided", "packed"])
+def test_the_rates_of_a_machine_that_keeps_to_them_are_found(arrays, measure):
+    adapter = Simulated(arrays=arrays)
     found = measure(adapter)
     assert found == pytest.approx(measurable(MACHINE), rel=0.03)
 

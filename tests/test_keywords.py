@@ -11,7 +11,7 @@ from stored import Stored
 
 import einsumx
 from einsumx import BackendError, MemoryLimit, addeinsum, einsum, einsum_path, expression, plan, semirings, tune
-from einsumx.adapters.typing import FrameworkOptions
+from einsumx.adapters.options import FrameworkOptions
 from einsumx.runtime.request import Request
 
 a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)

@@ -199,7 +199,7 @@ class MultipliesApart(Traits):
 def test_a_batch_axis_stays_between_rows_and_columns_where_the_own_einsum_multiplies_such_matrices(
     equation, shapes, made
 ):
-    plain = {"strided": False, "max_batch_axes": 1, "transpose_flags": True}
+    plain = {"arrays": "packed", "max_batch_axes": 1, "transpose_flags": True}
     numbers = {"matmul_dtypes": frozenset({"float32"}), "native_dtypes": frozenset({"float32"})}
     plan = lowered(equation, shapes, MultipliesApart(**plain, **numbers), "float32")
     assert [(type(op), getattr(op, "equation", "")) for op in plan.ops if op.effect != "view"] == [(Native, made)]

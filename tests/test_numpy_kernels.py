@@ -134,7 +134,7 @@ def test_a_product_that_repays_no_wait_for_a_thread_runs_in_the_callers_alone(
         calls.append(function)
         return function(*arrays)
 
-    monkeypatch.setattr(kernels, "alone", alone)
+    monkeypatch.setattr(kernels.pool, "alone", alone)
     array = np.ones((rows, inner), "float32")
     np.testing.assert_array_equal(ran(Matmul(2, 0, 1), array, array.T.copy()), np.full((rows, rows), inner, "float32"))
     assert bool(calls) == is_alone
@@ -159,8 +159,8 @@ def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
         for job in jobs:
             job()
 
-    monkeypatch.setattr(kernels, "run", run)
-    monkeypatch.setattr(kernels, "has_small_kernels", lambda: has_small_kernels)
+    monkeypatch.setattr(kernels.pool, "run", run)
+    monkeypatch.setattr(kernels.pool, "has_small_kernels", lambda: has_small_kernels)
     lhs, rhs = np.ones((40000, 9, 9), dtype), np.ones((40000, 9, 9), dtype).transpose(order)
     np.testing.assert_array_equal(ran(Matmul(2, 0, 1), lhs, rhs), np.full((40000, 9, 9), 9, dtype))
     assert bool(calls) == is_shared

@@ -336,7 +336,7 @@ def fits(op, sources, traits):
             labels = set(op.equation) - set(",->")
             return (
                 dtype in traits.native_dtypes
-                and len(labels) <= traits.native_max_labels
+                and (len(labels) <= traits.native_max_labels or traits.arrays == "einsum")
                 and (len(op.operands) <= max(traits.native_max_operands, 2))
             )
         case Scale():
@@ -359,7 +359,7 @@ def all_traits():
 
 
 STRICT = einsumx.Traits(
-    strided=False,
+    arrays="packed",
     views=False,
     max_batch_axes=1,
     transpose_flags=True,

@@ -238,6 +238,9 @@ def test_texts_and_other_iterables_are_no_sublists_after_lists_of_the_same_label
     einsum(a, [0, 1], b, [1, 2])
     with pytest.raises((TypeError, ValueError)):
         einsum(a, b, [0, 1], [1, 2])
+    for _ in range(2):
+        with pytest.raises(einsumx.EquationError):
+            einsum(a, [0, [1]])
 
 
 def test_an_iterator_of_labels_is_read_once(operands):

@@ -28,7 +28,7 @@ _DTYPES = INTEGERS | _INEXACT | {"bool"}
 # The standard does not define strides. Its matrix_transpose is a view in the libraries that have views, and matmul
 # reads it without a copy.
 TRAITS = Traits(
-    strided=False,
+    arrays="packed",
     views=False,
     transpose_flags=True,
     dtypes=_DTYPES,

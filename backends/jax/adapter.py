@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.replacement import Function, Name, own, say_native
-from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown
@@ -42,11 +42,8 @@ _LONG = 256
 """The most ops of a plan that is jitted: XLA takes many seconds to compile a program of a thousand small products."""
 
 TRAITS = Traits(
-    strided=False,
-    transpose_flags=True,
-    pairs_by_einsum=True,
+    arrays="einsum",
     native_dtypes=_NUMBERS,
-    native_max_labels=10_000,  # products have axes, no letters
     dtypes=_NUMBERS | {"bool"},
     matmul_dtypes=_NUMBERS,
     matmul_through=(("bool", "float32"),),

@@ -22,7 +22,7 @@ from einsumx.ir.traits import Traits
 _DTYPES = frozenset({"bool", "int8", "uint8", "int32", "int64", "float16", "float32", "float64"})
 
 TRAITS = Traits(
-    strided=False,
+    arrays="packed",
     views=False,
     max_batch_axes=1,
     transpose_flags=True,

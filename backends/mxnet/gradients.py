@@ -15,8 +15,8 @@ from math import prod
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter
-from einsumx.adapters.facets import Gradients, blocks_of, out_of
-from einsumx.adapters.typing import Array, Recorded
+from einsumx.adapters.facets import Gradients, Recorded, blocks_of, out_of
+from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
 
 Gradient: TypeAlias = Callable[[int, Sequence[Any], int], Array]

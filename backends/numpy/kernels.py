@@ -14,15 +14,19 @@ from importlib import import_module
 from itertools import product
 from math import ceil, prod
 from operator import methodcaller
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from einsumx.host.threads import alone, get_num_threads, has_small_kernels, run
-from einsumx.imports import imported
+from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, inverse, memory_order, ranges
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
+
+if TYPE_CHECKING:
+    from einsumx.host import threads as pool
+else:
+    pool = LazyModule("einsumx.host.threads")
 
 Kernel: TypeAlias = Callable[..., Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -121,7 +125,7 @@ _LETTERS = 52
 
 def _pieces(seconds: float, least: float | None = None) -> int:
     """The number of pieces to split this much work into: four per thread, so that all threads end at the same time."""
-    threads = get_num_threads()
+    threads = pool.get_num_threads()
     if threads == 1 or seconds < (_LEAST if least is None else least):
         return 1
     return max(1, min(4 * threads, int(seconds / _PIECE)))
@@ -154,7 +158,7 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     lhs, rhs = shapes
     if len(lhs) == 1 or len(rhs) == 1:
         is_shared = dtype in _MULTIPLY_ADDS and _BLAS_SHARES_VECTORS < max(prod(lhs), prod(rhs)) < _REPAYS_A_WAIT
-        return partial(alone, np.ndarray.dot) if is_shared and get_num_threads() > 1 else np.ndarray.dot
+        return partial(pool.alone, np.ndarray.dot) if is_shared and pool.get_num_threads() > 1 else np.ndarray.dot
     (rows, inner), cols = lhs[-2:], rhs[-1]
     work = rows * inner * cols
     is_slow = dtype not in _MULTIPLY_ADDS
@@ -174,8 +178,8 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     if shared is not None:
         return shared
     repays_no_wait = _seconds_of_product(lhs, rhs, shape, dtype) < _PRODUCT_REPAYS_A_WAIT
-    is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and get_num_threads() > 1
-    return partial(alone, plain) if is_shared and repays_no_wait else plain
+    is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and pool.get_num_threads() > 1
+    return partial(pool.alone, plain) if is_shared and repays_no_wait else plain
 
 
 def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Threads) -> Kernel | None:
@@ -187,7 +191,7 @@ def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Th
     if pieces == 1:
         return None
     may_lock = work < _TINY and min(shape[-2:]) > 1
-    if may_lock and not threads and not (dtype in _WITHOUT_LOCK and has_small_kernels()):
+    if may_lock and not threads and not (dtype in _WITHOUT_LOCK and pool.has_small_kernels()):
         return None
     if pieces > count:
         return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else None
@@ -215,7 +219,7 @@ def matmul_workspace(shapes: Sequence[Shape], dtype: str) -> int:
     if dtype not in _MULTIPLY_ADDS or not _is_long_sum(rows, inner, cols):
         return 0
     is_cut = 1 < _pieces(_seconds_of_product(lhs, rhs, shape, dtype), _LEAST_PRODUCT) > prod(batch)
-    return get_num_threads() * prod(shape) * _itemsize(dtype) if is_cut else 0
+    return pool.get_num_threads() * prod(shape) * _itemsize(dtype) if is_cut else 0
 
 
 def _is_long_sum(rows: int, inner: int, cols: int) -> bool:
@@ -228,7 +232,7 @@ def _cut_matmul(parts: Sequence[tuple[Range, Range, Range]], shape: Shape, dtype
 
     def cut_matmul(lhs: Any, rhs: Any) -> Any:
         out = new()
-        run([partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts])
+        pool.run([partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts])
         return out
 
     return cut_matmul
@@ -237,14 +241,14 @@ def _cut_matmul(parts: Sequence[tuple[Range, Range, Range]], shape: Shape, dtype
 def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
     """A product of few matrices, each cut along its longest axis, a piece for each thread."""
     batch, (rows, cols), inner = shape[:-2], shape[-2:], lhs[-1]
-    threads = get_num_threads()
+    threads = pool.get_num_threads()
     boxes = list(_grid(batch, 1))
     if _is_long_sum(rows, inner, cols):
         cuts = ranges(inner, threads)
 
         def sum_of_products(lhs: Any, rhs: Any) -> Any:
             partials = np.empty((len(cuts), *shape), dtype)
-            run([partial(np.matmul, lhs[..., cut], rhs[..., cut, :], partials[i]) for i, cut in enumerate(cuts)])
+            pool.run([partial(np.matmul, lhs[..., cut], rhs[..., cut, :], partials[i]) for i, cut in enumerate(cuts)])
             return np.add.reduce(partials, 0)
 
         return sum_of_products
@@ -286,7 +290,7 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
 
     def cut_multiply(lhs: Any, rhs: Any) -> Any:
         out = new()
-        run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
+        pool.run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
         return out
 
     return cut_multiply
@@ -317,7 +321,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
 
         def cut_sum(array: Any) -> Any:
             out = new()
-            run([partial(_EINSUM, equation, array[box], out=out[place], order=order) for box, place in parts])
+            pool.run([partial(_EINSUM, equation, array[box], out=out[place], order=order) for box, place in parts])
             return out
 
         return cut_sum
@@ -328,7 +332,9 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     def sum_of_partial_sums(array: Any) -> Any:
         partials = new_partials()
         # The ellipsis makes a partial sum without axes a writable array.
-        run([partial(_EINSUM, equation, array[cut], out=partials[i, ...], order=order) for i, cut in enumerate(cuts)])
+        pool.run(
+            [partial(_EINSUM, equation, array[cut], out=partials[i, ...], order=order) for i, cut in enumerate(cuts)]
+        )
         return merge(partials)
 
     return sum_of_partial_sums
@@ -419,7 +425,9 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
     # Pieces along the outer axes of the larger operand share none of its cache lines, and keep rows long.
     largest = max(zip(shapes, terms), key=lambda pair: prod(pair[0]))[1]
-    cut_label = next((label for label in largest + output if label in output and sizes[label] >= get_num_threads()), "")
+    cut_label = next(
+        (label for label in largest + output if label in output and sizes[label] >= pool.get_num_threads()), ""
+    )
     if pieces == 1 or not cut_label:
         return einsum_into(equation, shape, dtype)
 
@@ -432,7 +440,7 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
 
     def cut_einsum(*arrays: Any) -> Any:
         out = new()
-        run(
+        pool.run(
             [
                 partial(_EINSUM, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
                 for cuts, place in parts
@@ -461,7 +469,7 @@ def update(out: Any, alpha: Any, result: Any, beta: Any, dtype: str) -> None:
     order = memory_order(out.strides)
     job = partial(_update_boxes, out.transpose(order), np.asarray(result).transpose(order), alpha, beta, dtype)
     boxes = list(_grid([out.shape[axis] for axis in order], ceil(nbytes / _UPDATED)))
-    run([partial(job, boxes[cut]) for cut in ranges(len(boxes), _pieces(3 * nbytes / _BYTES))])
+    pool.run([partial(job, boxes[cut]) for cut in ranges(len(boxes), _pieces(3 * nbytes / _BYTES))])
 
 
 def _update_boxes(out: Any, result: Any, alpha: Any, beta: Any, dtype: str, boxes: Sequence[Range]) -> None:
@@ -521,7 +529,12 @@ def copy_into(out: Any, source: Any) -> None:
 
 
 def _copy_boxes(source: Any, out: Any) -> None:
-    run([partial(_assign, out, source, boxes) for boxes in _copy_jobs(source.shape, source.strides, get_num_threads())])
+    pool.run(
+        [
+            partial(_assign, out, source, boxes)
+            for boxes in _copy_jobs(source.shape, source.strides, pool.get_num_threads())
+        ]
+    )
 
 
 def _assign(out: Any, source: Any, boxes: Sequence[Range]) -> None:

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from einsumx.adapters.typing import Array
 from einsumx.algebra.products import composed as composed_product
 from einsumx.algebra.products import composed_workspace
-from einsumx.backends.numpy.adapter import NumpyNames
 from einsumx.backends.numpy.loops import product_loops
+from einsumx.backends.numpy.parts import NumpyNames
 from einsumx.dtypes import itemsize
 from einsumx.host.threads import get_num_threads, run
 from einsumx.imports import LazyModule

@@ -7,7 +7,8 @@ from typing import Any
 
 from einsumx.adapters.base import Array
 from einsumx.adapters.facets import Semirings
-from einsumx.backends.numpy.adapter import NumpyAdapter, NumpyNames
+from einsumx.backends.numpy.adapter import NumpyAdapter
+from einsumx.backends.numpy.parts import NumpyNames
 from einsumx.dtypes import itemsize, wrapped
 from einsumx.ir.parse import diagonal_equation
 

@@ -33,7 +33,7 @@ else:
     gradients = LazyModule("einsumx.backends.paddle.gradients")
 
 TRAITS = Traits(
-    strided=False,
+    arrays="packed",
     views=False,
     transpose_flags=True,
     outer_by_matmul=True,

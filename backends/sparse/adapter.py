@@ -31,12 +31,10 @@ else:
 _COMPUTED = INTEGERS | {"bool", "float32", "float64", "complex64", "complex128"}
 
 TRAITS = Traits(
-    strided=False,
+    arrays="einsum",  # by a kernel here, which merges axes itself
     views=False,
-    pairs_by_einsum=True,  # by a kernel here, which merges axes itself
     native_dtypes=_COMPUTED,
     native_any_labels=True,
-    native_max_labels=10_000,
     dtypes=_COMPUTED | {"float16"},
     matmul_dtypes=_COMPUTED,
     widen=(("float16", "float32"),),

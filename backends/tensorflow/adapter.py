@@ -43,7 +43,7 @@ _THROUGH = {
 
 # Arrays are in C order: a transpose copies and a reshape is free. Sums in half precision accumulate in it.
 TRAITS = Traits(
-    strided=False,
+    arrays="packed",
     views=False,
     dtypes=_DTYPES,
     max_batch_axes=10,

@@ -16,8 +16,8 @@ from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, Gradients, MemoryOrders, OutAccess, Semirings
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
+from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.staging import Ring
-from einsumx.adapters.typing import NO_OPTIONS, FrameworkOptions
 from einsumx.backends.torch.choices import (
     INTEGERS,
     SIGNED,

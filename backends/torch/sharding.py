@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.adapters.options import FrameworkOptions
 from einsumx.adapters.replacement import as_error_of, own, say_native
-from einsumx.adapters.typing import FrameworkOptions
 from einsumx.backends.torch.adapter import TorchAdapter
 from einsumx.errors import BackendError
 from einsumx.ir.ops import Matmul, Op

@@ -15,15 +15,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.arrays import Arrays
-from einsumx.adapters.facets import (
-    Arithmetic,
-    BlockAccess,
-    Exponents,
-    Gradients,
-    MemoryOrders,
-    OutAccess,
-    Semirings,
-)
 from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.dtypes import can_cast
 from einsumx.errors import BackendError
@@ -35,11 +26,20 @@ from einsumx.ir.program import Program
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from einsumx.adapters import replacement
+    from einsumx.adapters import facets, replacement
+    from einsumx.adapters.facets import (
+        Arithmetic,
+        BlockAccess,
+        Exponents,
+        Gradients,
+        MemoryOrders,
+        OutAccess,
+        Semirings,
+    )
+    from einsumx.adapters.options import FrameworkOptions
     from einsumx.adapters.replacement import Name
-    from einsumx.adapters.typing import FrameworkOptions
 else:
-    replacement = LazyModule("einsumx.adapters.replacement")
+    facets, replacement = LazyModule("einsumx.adapters.facets"), LazyModule("einsumx.adapters.replacement")
 
 __all__ = ["Adapter", "Array", "Primitives", "Run", "Signature"]
 
@@ -141,7 +141,7 @@ class Adapter(Primitives):
     @cached_property
     def blocks(self) -> BlockAccess | None:
         """Contractions under a memory limit; None if the framework cannot keep one."""
-        return BlockAccess(self)
+        return facets.BlockAccess(self)
 
     @cached_property
     def out(self) -> OutAccess | None:
@@ -151,7 +151,7 @@ class Adapter(Primitives):
     @cached_property
     def arithmetic(self) -> Arithmetic:
         """Numbers times arrays, and sums of two arrays."""
-        return Arithmetic(self)
+        return facets.Arithmetic(self)
 
     @cached_property
     def orders(self) -> MemoryOrders | None:
@@ -161,7 +161,7 @@ class Adapter(Primitives):
     @cached_property
     def exponents(self) -> Exponents | None:
         """Arrays scaled by powers of two; None if nothing is known of elements before they are computed."""
-        return Exponents(self)
+        return facets.Exponents(self)
 
     @cached_property
     def semirings(self) -> Semirings | None:

@@ -6,13 +6,13 @@ The defaults suit a library whose arrays slice, add and assign as NumPy's do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from einsumx.adapters.typing import Array, Recorded, Run, Signature
+from einsumx.adapters.typing import Array, Run, Signature
 from einsumx.errors import REFUSALS, BackendError, shown
 from einsumx.imports import LazyModule
 
@@ -200,6 +200,37 @@ class Arithmetic(Part):
         is_one = alpha == 1
         own = self.adapter.copy(self.as_dtype(result, dtype)) if is_one else self.scaled(result, alpha, dtype)
         return self.plus(own, self.as_dtype(values, dtype))
+
+
+class Recorded(Protocol):
+    """A contraction under a memory limit, as a framework's autograd records it; it holds no arrays.
+
+    The operands, and last the cotangent, have numbered places.
+    """
+
+    @property
+    def places(self) -> int:
+        """The number of places: the operands and the cotangent."""
+
+    @property
+    def conjugated(self) -> tuple[int, ...]:
+        """The places of the operands that are conjugated for the result."""
+
+    def dtype(self, place: int) -> str:
+        """The dtype of the array in a place, by name."""
+
+    def value(self, place: int, arrays: Sequence[Any], beside: int = 0, conjugated: Collection[int] = ()) -> Array:
+        """The gradient by the operand in ``place``, in the dtype of the result; in the last place, the result.
+
+        Args:
+            place: the place to compute.
+            arrays: the arrays in all places; the one in ``place`` is ignored.
+            beside: bytes of the gradients that are computed already.
+            conjugated: the places whose arrays are conjugated.
+
+        Raises:
+            MemoryLimitError: the computation does not fit; the forward call checks this in advance.
+        """
 
 
 class Gradients(ABC):

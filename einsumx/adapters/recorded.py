@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import prod
 from typing import Any
 
-from einsumx.adapters.facets import Gradients
-from einsumx.adapters.typing import Array, Recorded
+from einsumx.adapters.facets import Gradients, Recorded
+from einsumx.adapters.typing import Array
 from einsumx.dtypes import itemsize
 
 

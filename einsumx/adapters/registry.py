@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from einsumx.adapters.entry_points import declared_backends, load_backend
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from einsumx.adapters.replacement import Replaceable
 else:
     base = LazyModule("einsumx.adapters.base")
+
+_util: Any = LazyModule("importlib.util")
 
 BUILTIN = (
     "numpy",
@@ -104,7 +105,7 @@ def backends() -> dict[str, bool]:
 
 
 def _is_installed(package: str) -> bool:
-    return not package or sys.modules.get(package) is not None or find_spec(package) is not None
+    return not package or sys.modules.get(package) is not None or _util.find_spec(package) is not None
 
 
 def get_backend(name: str) -> Adapter:

@@ -215,7 +215,7 @@ def _in_elements(traits: Traits, is_log: bool) -> Traits:
     if not is_log:
         rates = replace(rates, gemm=min(_ELEMENTS, rates.gemm))
     return Traits(
-        strided=traits.strided,
+        arrays="strided" if traits.strided else "packed",
         views=traits.views,
         dtypes=traits.dtypes,
         max_batch_axes=1,

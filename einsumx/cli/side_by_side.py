@@ -128,7 +128,7 @@ class Measured:
     @property
     def uses_generic_kernel(self) -> bool:
         """Whether the plan calls the framework's own einsum although that is not its product."""
-        return ops.Native.name in self.ops and not get_backend(self.backend).cpu.pairs_by_einsum
+        return ops.Native.name in self.ops and get_backend(self.backend).cpu.arrays != "einsum"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from _queue import SimpleQueue  # the module queue takes longer to import
+from _thread import RLock, _local, allocate_lock
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.caches import cache_clear
 from einsumx.host.environment import variable
-from einsumx.host.files import system_text
 from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
+    import threading
+
     from einsumx.host import blas as libraries
+    from einsumx.host import files
     from einsumx.host.blas import Blas, Library
 else:
-    libraries = LazyModule("einsumx.host.blas")
+    threading = LazyModule("threading")
+    libraries, files = LazyModule("einsumx.host.blas"), LazyModule("einsumx.host.files")
 
 np: Any = LazyModule("numpy")
 
@@ -33,7 +36,7 @@ Job: TypeAlias = Callable[[], object]
 
 _ENVIRONMENT = ("EINSUMX_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-_inside = threading.local()
+_inside = _local()
 """Per thread: ``job`` is true while it executes a job, so that :func:`run` does not nest; ``most`` is the number
 of threads that :func:`run` may use inside :func:`sharing`."""
 
@@ -120,7 +123,7 @@ def _cores() -> int:
     """How many physical cores this process may use; CPUs that share a core also share its arithmetic units."""
     siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
     cpus = _cpus()
-    texts = {system_text(siblings.format(cpu)) for cpu in cpus}
+    texts = {files.system_text(siblings.format(cpu)) for cpu in cpus}
     return len(cpus if None in texts else texts)
 
 
@@ -157,8 +160,8 @@ class _Call:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = deque(jobs)
         self._left = len(jobs)
-        self._lock = threading.Lock()
-        self._ended = threading.Lock()
+        self._lock = allocate_lock()
+        self._ended = allocate_lock()
         self._ended.acquire()
         self._errors: list[BaseException] = []
 
@@ -209,7 +212,7 @@ class _Pool:
         """Start over, in a process without the threads."""
         self._calls: SimpleQueue[_Call] = SimpleQueue()
         self._workers = 0
-        self.lock = threading.RLock()
+        self.lock = RLock()
 
     def run(self, jobs: Sequence[Job], helpers: int) -> None:
         """Execute ``jobs`` in the caller's thread and in up to ``helpers`` others."""

@@ -147,7 +147,7 @@ def op_price(op: Op, operands: Sequence[Operand], result: Operand, framework: Tr
             return Price(time, (result.shape, *amounts))
         case ops.Matmul():
             return _matmul_price(op, operands, result, model, framework)
-        case ops.Native() if framework.pairs_by_einsum and len(operands) == 1:
+        case ops.Native() if framework.arrays == "einsum" and len(operands) == 1:
             return Price(model.elementwise, (operands[0].shape, result.shape))
         case ops.Native():
             factor = framework.einsum_factor(op.equation)

@@ -86,7 +86,7 @@ def diagonal_equation(rank: int, axis1: int, axis2: int) -> str:
     return f"{''.join(labels)}->{''.join(kept)}{labels[axis1]}"
 
 
-SYMBOLS = tuple(map(symbol, range(1024)))
+SYMBOLS = (*map(symbol, range(52)), *map(chr, range(ord(_FIRST), ord(_FIRST) + 972)))
 """The characters of the first labels."""
 
 

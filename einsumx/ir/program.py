@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction, OfContraction
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Copy, Op
 from einsumx.ir.records import HashedOnce, record
-from einsumx.ir.values import described
+
+if TYPE_CHECKING:
+    from einsumx.ir import values as slots
+else:
+    slots = LazyModule("einsumx.ir.values")
 
 
 class _Referable(OfContraction, HashedOnce):
@@ -53,7 +58,7 @@ class Program(_Referable):
         try:
             return self._values
         except AttributeError:
-            values = described(self.ops, self.operands)
+            values = slots.described(self.ops, self.operands)
             object.__setattr__(self, "_values", values)
             return values
 

@@ -1,13 +1,15 @@
 """``record``: immutable dataclasses that share their methods.
 
 The standard decorator compiles methods for each class, which takes half a millisecond. The first call of a process
-makes some thirty classes. Constructors of the numbers of fields that operands and ops have are templates.
+makes some thirty classes. Constructors of the numbers of fields that operands and ops have are templates. The
+descriptions of fields, for functions such as ``dataclasses.replace``, are made when somebody asks for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, replace
+from functools import cached_property
 from importlib import import_module
 from operator import attrgetter
 from types import FunctionType
@@ -37,17 +39,8 @@ def record(cls: _Class) -> _Class:
     >>> Point(1), Point(1) == Point(x=1, y=0), hash(Point(1)) == hash(Point(1))
     (Point(x=1), True, True)
     """
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    for name in _METHODS.difference(cls.__dict__):
-        setattr(made, name, getattr(_Methods, name))
-    if issubclass(made, HashedOnce):
-        made.__hash__ = HashedOnce.__hash__
+    made = _slotted(cls, _Fields(cls))
     made._setters = tuple([getattr(made, name).__set__ for name in made.__match_args__])
-    made._compared = attrgetter(*[each.name for each in fields(made) if each.compare])
-    defaults = [each.default for each in fields(made) if each.default is not each.default_factory]
-    made.__signature__ = _Signature()
-    made._is_checked = hasattr(made, "__post_init__")
-    made._defaults = () if MISSING in defaults else tuple(defaults)  # a factory makes a value for each record
     template = _TEMPLATES.get(len(made.__match_args__))
     if template is not None and not made._is_checked and "__init__" not in cls.__dict__:
         code = template.__code__.replace(co_varnames=("self", *made.__match_args__))
@@ -56,6 +49,75 @@ def record(cls: _Class) -> _Class:
         made.__init__ = FunctionType(code, puts, "__init__", made._defaults)
         made.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
     return made  # type: ignore[no-any-return]
+
+
+class _Fields:
+    """The fields of a record, as ``__dataclass_fields__``, which are made when they are first asked for.
+
+    Attributes:
+        types: by name, first of the fields that base classes have.
+        values: the defaults by name: a value, what ``field()`` returned, or ``MISSING``.
+    """
+
+    def __init__(self, cls: type) -> None:
+        self.types: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+        for base in cls.__mro__[:0:-1]:
+            inherited = base.__dict__.get("__dataclass_fields__")
+            if isinstance(inherited, _Fields):
+                self.types.update(inherited.types)
+                self.values.update(inherited.values)
+        for name, annotation in cls.__annotations__.items():
+            if not str(annotation).startswith("ClassVar"):
+                self.types[name], self.values[name] = annotation, cls.__dict__.get(name, MISSING)
+
+    @cached_property
+    def made(self) -> dict[str, Field[Any]]:
+        """The descriptions of :mod:`dataclasses`."""
+        values = {name: value for name, value in self.values.items() if value is not MISSING}
+        described: dict[str, Field[Any]] = _plain(__annotations__=self.types, **values).__dataclass_fields__
+        return described
+
+    def __get__(self, made: Any, kind: Any) -> dict[str, Field[Any]]:
+        return self.made
+
+
+def _plain(**inside: Any) -> Any:
+    """A dataclass without methods."""
+    inside["__doc__"] = "Fields alone."  # otherwise it would be the signature, which takes milliseconds
+    return dataclass(init=False, repr=False, eq=False)(type("Plain", (), inside))
+
+
+_PARAMETERS = _plain().__dataclass_params__
+
+
+def _slotted(cls: type, described: _Fields) -> Any:
+    """A class like ``cls`` with the methods of records, and with slots for the fields that it does not inherit."""
+    own, values = cls.__dict__, described.values
+    inherited = {name for base in cls.__mro__[1:] for name in base.__dict__.get("__slots__", ())}
+    defaults = [
+        value.default if isinstance(value, Field) else value for value in values.values() if value is not MISSING
+    ]
+    inside = {name: value for name, value in own.items() if name not in values and name not in _OF_DICTIONARIES}
+    inside.update({name: _Methods.__dict__[name] for name in _METHODS if name not in own})
+    if issubclass(cls, HashedOnce):
+        inside["__hash__"] = HashedOnce.__hash__
+    inside.update(
+        __slots__=tuple([name for name in values if name not in inherited]),
+        __match_args__=tuple(values),
+        __dataclass_fields__=described,
+        __dataclass_params__=_PARAMETERS,
+        __signature__=_Signature(),
+        _field_values=values,
+        _compared=attrgetter(
+            *[name for name, value in values.items() if not isinstance(value, Field) or value.compare]
+        ),
+        _is_checked=hasattr(cls, "__post_init__"),
+        _defaults=() if MISSING in defaults else tuple(defaults),  # a factory makes a value for each record
+    )
+    made = type(cls)(cls.__name__, cls.__bases__, inside)
+    made.__qualname__ = cls.__qualname__
+    return made
 
 
 class _Methods:
@@ -94,8 +156,11 @@ class _Methods:
     def __delattr__(self: Any, name: str) -> None:
         self.__setattr__(name, None)
 
+    def __replace__(self: Any, /, **changes: Any) -> Any:
+        return replace(self, **changes)
+
     def __reduce__(self: Any) -> tuple[Any, ...]:
-        return type(self), tuple([getattr(self, each.name) for each in fields(self)])
+        return type(self), tuple([getattr(self, name) for name in self.__match_args__])
 
 
 class HashedOnce:
@@ -179,7 +244,12 @@ class _Signature:
         return inspect.Signature(parameters)
 
 
-_METHODS = frozenset(("__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__reduce__"))
+_OF_DICTIONARIES = frozenset(("__dict__", "__weakref__"))
+"""What classes without slots have."""
+
+_METHODS = frozenset(
+    ("__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__replace__", "__reduce__")
+)
 
 
 def _completed(kind: Any, values: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -194,10 +264,16 @@ def _completed(kind: Any, values: Sequence[Any], named: Mapping[str, Any]) -> tu
         if name not in names:
             raise TypeError(f"{kind.__name__} has no {name}=")
     given.update(named)
-    for each in fields(kind):
-        if each.name in given:
-            continue
-        if each.default is MISSING and each.default_factory is MISSING:
-            raise TypeError(f"{kind.__name__} needs {each.name}=")
-        given[each.name] = each.default if each.default_factory is MISSING else each.default_factory()
+    for name in names:
+        if name not in given:
+            given[name] = _default(kind, name, kind._field_values[name])
     return tuple([given[name] for name in names])
+
+
+def _default(kind: Any, name: str, value: Any) -> Any:
+    """The default of a field whose value in the class is this one."""
+    if isinstance(value, Field):
+        value = value.default if value.default_factory is MISSING else value.default_factory()
+    if value is MISSING:
+        raise TypeError(f"{kind.__name__} needs {name}=")
+    return value

@@ -16,6 +16,9 @@ from einsumx.ir.records import record
 MatrixLayout: TypeAlias = Literal["strided", "contiguous", "C"]
 """Which matrices are read without a copy; see :class:`Layouts`."""
 
+ArrayKind: TypeAlias = Literal["strided", "packed", "einsum"]
+"""How arrays lie in memory; see :attr:`Traits.arrays`."""
+
 WideOp: TypeAlias = Literal["sum", "dot", "matmul", "batch"]
 """An op that may accumulate in a wider dtype; see :attr:`Traits.wide_ops`."""
 
@@ -69,9 +72,16 @@ class Traits:
     which a subclass in its backend overrides.
     """
 
-    strided: bool = True
-    """Arrays have strides: a transpose is a view, and so is a reshape that merges adjacent axes.
-    Otherwise every array is C-contiguous, a transpose copies, and a reshape is free."""
+    arrays: ArrayKind = "strided"
+    """How arrays lie in memory, and so how a pair is computed.
+
+    ``"strided"``: a transpose is a view, and so is a reshape that merges adjacent axes.
+
+    ``"packed"``: every array is C-contiguous, a transpose copies, and a reshape is free.
+
+    ``"einsum"``: as packed ones, but the framework's own einsum of a pair compiles to its best product, whatever the
+    axes. A product of two terms in one of ``native_dtypes`` is one call of it then, also if it only broadcasts, and so
+    is a diagonal with a sum. No step merges axes, so that sharded axes stay as they are."""
 
     views: bool = True
     """The framework's own einsum returns views of its operand for pure rearrangements."""
@@ -95,7 +105,7 @@ class Traits:
     """An outer product is faster as a matmul over an axis of size 1, because multiply is slow to broadcast."""
 
     multiply_broadcasts: bool = False
-    """Multiply broadcasts any axes, in any order. Set if not ``strided``: otherwise an elementwise product is made of
+    """Multiply broadcasts any axes, in any order. Set for packed arrays: otherwise an elementwise product is made of
     axes that are merged into three."""
 
     dots_by_sum: bool = False
@@ -126,11 +136,6 @@ class Traits:
     """The ops that accumulate float16 and bfloat16 in the wider dtype by themselves, and round once: a sum, a matmul of
     two vectors (``"dot"``), of matrices (``"matmul"``), and of batches of matrices (``"batch"``)."""
 
-    pairs_by_einsum: bool = False
-    """The framework's own einsum of a pair compiles to its best product, whatever the axes. A product of two terms in
-    one of ``native_dtypes`` is one call of it then, also if it only broadcasts, and so is a diagonal with a sum.
-    No step merges axes, so that sharded axes stay as they are."""
-
     native_dtypes: frozenset[str] = frozenset()
     """Dtypes for which the planner may use the framework's own einsum kernel where matmul does not apply."""
 
@@ -151,8 +156,13 @@ class Traits:
         if not isinstance(self.rates, Rates):
             raise TypeError(f"Traits(rates=) is einsumx.ir.rates.Rates(...), not {self.rates!r}")
 
+    @property
+    def strided(self) -> bool:
+        """Whether arrays have strides."""
+        return self.arrays == "strided"
+
     def layouts(self, dtype: str) -> Layouts:
-        """Which operands of ``dtype`` a matmul reads without a copy; asked only if arrays are ``strided``."""
+        """Which operands of ``dtype`` a matmul reads without a copy; asked only if arrays are strided."""
         return _STRIDED
 
     def einsum_factor(self, equation: str) -> float | None:
@@ -160,7 +170,7 @@ class Traits:
 
         None if it is no product of matrices, but loops over all labels.
         """
-        return 1.0 if self.pairs_by_einsum else None
+        return 1.0 if self.arrays == "einsum" else None
 
     def threads(self, dtype: str) -> tuple[Threads, ...]:
         """Whose threads a long matmul of ``dtype`` may run on; measured plans try each."""
@@ -172,4 +182,4 @@ class Traits:
 
     def __hash__(self) -> int:
         """Of a few fields, as traits are part of the keys of caches."""
-        return hash((self.strided, self.max_batch_axes, self.rates.call, self.rates.gemm))
+        return hash((self.arrays, self.max_batch_axes, self.rates.call, self.rates.gemm))

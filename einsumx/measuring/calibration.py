@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter
 from einsumx.errors import MalformedError, shown
 from einsumx.host.environment import has_store
-from einsumx.host.threads import get_num_threads
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.contraction import Place
@@ -24,10 +23,11 @@ from einsumx.ir.traits import Traits
 
 if TYPE_CHECKING:
     from einsumx.adapters import gpus
+    from einsumx.host import threads
     from einsumx.ir import strict
     from einsumx.measuring import store
 else:
-    gpus = LazyModule("einsumx.adapters.gpus")
+    gpus, threads = LazyModule("einsumx.adapters.gpus"), LazyModule("einsumx.host.threads")
     store = LazyModule("einsumx.measuring.store")  # most processes have no rates
     strict = LazyModule("einsumx.ir.strict")
 
@@ -66,7 +66,7 @@ def _calibrated(adapter: Adapter, device: str) -> Traits:
     # An array without a device name is on the framework's default device, for most the CPU.
     for kind in (device,) if device else ("", "cpu"):
         found = store.read_fitting("rates", read_rates, adapter, kind)
-        found = [row for row in found if row.key == str(get_num_threads())]
+        found = [row for row in found if row.key == str(threads.get_num_threads())]
         if found:
             # A rate of 0 forbids the framework's own einsum, however fast it is.
             forbidden = {name: 0.0 for name in ("native", "sweep") if not getattr(traits.rates, name)}
@@ -105,4 +105,6 @@ def store_rates(adapter: Adapter, device: str, rates: Mapping[str, float]) -> No
     """
     import json
 
-    store.write("rates", [store.Row(store.origin_of(adapter, device), str(get_num_threads()), json.dumps(dict(rates)))])
+    store.write(
+        "rates", [store.Row(store.origin_of(adapter, device), str(threads.get_num_threads()), json.dumps(dict(rates)))]
+    )

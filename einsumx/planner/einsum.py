@@ -48,5 +48,9 @@ class EinsumLowering(PackedLowering):
         return Lowering.product(self, pair)
 
     def chosen(self, pair: Pair) -> Term:
-        """The pair by the only candidate."""
-        return self.own_einsum(pair)
+        """The own einsum, which is the only candidate but for sums in a wider dtype."""
+        return super().chosen(pair) if pair.sums else self.own_einsum(pair)
+
+    def own_einsum(self, pair: Pair) -> Term:
+        """The pair by the library's own einsum, of any number of labels."""
+        return self.native((pair.lhs, pair.rhs), pair.kept)

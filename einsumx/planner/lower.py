@@ -21,7 +21,6 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import HALVES, Traits, WideOp
-from einsumx.ir.values import described
 from einsumx.planner.clear import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import ONE_EINSUM, Candidate
@@ -29,10 +28,12 @@ from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
 
 if TYPE_CHECKING:
     from einsumx.ir import simplify
+    from einsumx.ir import values as slots
     from einsumx.planner import einsum, narrow, packed, strided_search
     from einsumx.planner.lowering import Lowering
 else:  # the direct road needs none of these
     simplify, narrow = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.narrow")
+    slots = LazyModule("einsumx.ir.values")
     strided_search = LazyModule("einsumx.planner.strided_search")
     packed, einsum = LazyModule("einsumx.planner.packed"), LazyModule("einsumx.planner.einsum")
 
@@ -96,9 +97,13 @@ def _may_be_one_einsum(contraction: Contraction) -> bool:
 
 def lowering_of(traits: Traits) -> type[Lowering]:
     """How ops are written for a framework: the only place that asks how its arrays lie in memory."""
-    if traits.strided:
-        return strided_search.StridedLowering
-    return einsum.EinsumLowering if traits.pairs_by_einsum else packed.PackedLowering
+    match traits.arrays:
+        case "strided":
+            return strided_search.StridedLowering
+        case "packed":
+            return packed.PackedLowering
+        case "einsum":
+            return einsum.EinsumLowering
 
 
 def _compute(contraction: Contraction, names: Sequence[str]) -> tuple[Lowering, int]:
@@ -134,9 +139,9 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
     for op in arithmetic:
         match op:
             case ops.Matmul():
-                values = described(calls, operands)
+                values = slots.described(calls, operands)
                 return _product_of(values[op.lhs].shape, values[op.rhs].shape) in wide
-            case ops.Native() if traits.pairs_by_einsum:
+            case ops.Native() if traits.arrays == "einsum":
                 return "matmul" in wide
             case ops.Sum():
                 return "sum" in wide

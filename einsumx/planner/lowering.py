@@ -7,7 +7,9 @@ How a pair is computed depends on how arrays lie in memory, so each kind has a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import prod
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 from einsumx.ir import ops
@@ -20,6 +22,9 @@ from einsumx.ir.traits import Traits
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+
+seconds_of = attrgetter("seconds")
+"""The estimated time of a candidate."""
 
 _LARGEST_COUNT = 2**63 - 1
 
@@ -74,6 +79,48 @@ def pair_of(lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultU
     )
 
 
+class Side(NamedTuple):
+    """How a product of matrices reads an operand.
+
+    Attributes:
+        term: the operand.
+        rows: its free labels along the matrices, in order.
+        is_turned: its matrices lie as ``[contracted, rows]``.
+        is_copied: it is copied into that order first.
+        loops: the free labels that become batch axes.
+    """
+
+    term: Term
+    rows: Labels
+    is_turned: bool
+    is_copied: bool
+    loops: Labels = ()
+
+    @property
+    def name(self) -> str:
+        """``rows/loops``, and whether the matrices are transposed, and copied."""
+        loops = f"/{listed(self.loops)}" if self.loops else ""
+        return f"{listed(self.rows)}{loops}{'t' * self.is_turned}{'c' * self.is_copied}"
+
+
+def product_name(
+    batch: Sequence[str], sides: Sequence[Side], contracted: Labels, summed: Labels = (), *, swapped: bool
+) -> str:
+    """The name of a product of matrices, from those of its axes and operands."""
+    sums = f"{listed(contracted)}+{listed(summed)}" if summed else listed(contracted)
+    operands = "*".join([side.name for side in sides])
+    return f"matmul {':'.join([*batch, operands])} {sums}{' swapped' * swapped}".rstrip()
+
+
+def listed(labels: Labels) -> str:
+    """The numbers of labels.
+
+    >>> listed((3, 1))
+    '3.1'
+    """
+    return ".".join(map(str, labels))
+
+
 class Lowering:
     """Appends ops and tracks the layout of their results.
 
@@ -97,6 +144,7 @@ class Lowering:
         self.listed: list[list[Candidate]] = []
         self.names = names
         self._models: dict[str, CostModel] = {}
+        self._copies: dict[tuple[str, Labels, Labels], float] = {}
 
     def model(self, dtype: str) -> CostModel:
         """What ops in a dtype cost."""
@@ -112,10 +160,14 @@ class Lowering:
         """The sizes of ``labels``."""
         return tuple(map(self.sizes.__getitem__, labels))
 
-    def copy_seconds(self, dtype: str, before: Sequence[int], after: Sequence[int]) -> float:
-        """The time of a copy from one order of axes to another, without those of size 1."""
-        runs = self.size(run_counters(before, after))
-        return self.model(dtype).copy(self.size(before), runs, turned=before[-1:] != after[-1:])
+    def copy_seconds(self, dtype: str, source: Labels, target: Labels) -> float:
+        """The time of a copy from one order of axes to another."""
+        key = dtype, source, target
+        if key not in self._copies:
+            before, after = ([label for label in order if self.sizes[label] != 1] for order in (source, target))
+            runs, turned = self.size(run_counters(before, after)), before[-1:] != after[-1:]
+            self._copies[key] = self.model(dtype).copy(self.size(before), runs, turned=turned)
+        return self._copies[key]
 
     def term(self, slot: int, labels: Labels, strides: tuple[int, ...] | None = None) -> Term:
         """The term in a slot; C-contiguous without strides."""
@@ -168,6 +220,11 @@ class Lowering:
     def reshape(self, slot: int, labels: Labels) -> Term:
         """A C-contiguous value with an axis for each label; nothing is copied."""
         return self.term(self.add(ops.Reshape, slot, self.shape(labels)), labels)
+
+    def merged(self, term: Term, runs: Sequence[Labels], reason: str = "") -> int:
+        """The slot of a term with an axis for each run of labels."""
+        term = self.permute(term, tuple(chain.from_iterable(runs)), reason)
+        return self.add(ops.Reshape, term.slot, tuple(map(self.size, runs)))
 
     def first(self, term: Term, labels: Labels) -> Term:
         """Drop ``labels``, whose strides are 0."""
@@ -263,7 +320,7 @@ class Lowering:
             for candidate in found:
                 if candidate.name in self.names[len(self.listed) - 1 :][:1]:
                     return candidate.write()
-        return min(self.candidates(pair, every=False), key=lambda candidate: candidate.seconds).write()
+        return min(self.candidates(pair, every=False), key=seconds_of).write()
 
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """The ways to compute a pair in a dtype in which matrices can be multiplied; only that, if it has ``sums``.

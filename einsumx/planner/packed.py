@@ -15,43 +15,22 @@ from einsumx.ir import ops
 from einsumx.ir.layout import merged_transpose
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.traits import AROUND_BATCH
-from einsumx.planner.lowering import Lowering, Pair
-from einsumx.planner.selection import Candidate, listed, product_name
-from einsumx.planner.terms import Labels, Term
+from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name, seconds_of
+from einsumx.planner.selection import Candidate
+from einsumx.planner.terms import Labels, Term, joined
 
 
 class _Axes(NamedTuple):
     """The labels that both operands have, in order: along the batch, between rows and columns, and summed."""
 
-    batch: Labels
-    inner: Labels
+    batch: tuple[Labels, ...]
+    inner: tuple[Labels, ...]
     contracted: Labels
 
-    def of(self, rows: Labels, is_turned: bool) -> Labels:
-        """The labels of an operand in the order in which it is read."""
-        matrix = (*self.contracted, *self.inner, *rows) if is_turned else (*rows, *self.inner, *self.contracted)
-        return (*self.batch, *matrix)
-
-
-class _Side(NamedTuple):
-    """An operand of a product.
-
-    Attributes:
-        term: the operand.
-        rows: its free labels, in order.
-        is_turned: its matrices are read as ``[contracted, rows]``.
-        copy: the seconds of copying it first; None if it lies in that order.
-    """
-
-    term: Term
-    rows: Labels
-    is_turned: bool
-    copy: float | None = None
-
-    @property
-    def name(self) -> str:
-        """The rows, and whether the matrices are transposed, and copied."""
-        return f"{listed(self.rows)}{'t' * self.is_turned}{'c' * (self.copy is not None)}"
+    def of(self, rows: Labels, is_turned: bool) -> tuple[Labels, ...]:
+        """The labels of each axis of an operand in the order in which it is read."""
+        first, last = (self.contracted, rows) if is_turned else (rows, self.contracted)
+        return (*self.batch, first, *self.inner, last)
 
 
 class _Product(NamedTuple):
@@ -59,7 +38,7 @@ class _Product(NamedTuple):
 
     Attributes:
         seconds: the estimate, with copies, views, and what brings the result into the order it is needed in.
-        axes: the labels that both operands have.
+        axes: those that both operands have.
         sides: the left and the right operand.
         result: the axis order of the product.
         is_ready: the result needs no copy before it is used.
@@ -67,7 +46,7 @@ class _Product(NamedTuple):
 
     seconds: float
     axes: _Axes
-    sides: tuple[_Side, _Side]
+    sides: tuple[Side, Side]
     result: Labels
     is_ready: bool
 
@@ -103,15 +82,12 @@ class PackedLowering(Lowering):
 
     def _fused(self, pair: Pair) -> Term:
         """A product of two arrays ``[batch, free, contracted]``, for frameworks that take only few axes."""
-        _, axes, sides, result, _ = min(self._products(pair), key=lambda each: each.seconds)
-        slots = []
+        _, axes, sides, result, _ = min(self._products(pair), key=seconds_of)
+        batch, contracted, slots = joined(axes.batch), axes.contracted, []
         for number, side in enumerate(sides):
-            order = axes.of(side.rows, is_turned=False)
-            term = self.permute(side.term, order, "its axes in the order of the fused product")
-            is_row = number and not axes.contracted
-            shape = (axes.batch, (), side.rows) if is_row else (axes.batch, side.rows, axes.contracted)
-            slots.append(self.add(ops.Reshape, term.slot, tuple(map(self.size, shape))))
-        if axes.contracted:
+            matrix = (contracted, side.rows) if number and not contracted else (side.rows, contracted)
+            slots.append(self.merged(side.term, (batch, *matrix), "its axes in the order of the fused product"))
+        if contracted:
             return self.reshape(self.add(ops.Native, tuple(slots), "abd,acd->abc"), result)
         return self.reshape(self.add(ops.Multiply, *slots), result)
 
@@ -120,10 +96,11 @@ class PackedLowering(Lowering):
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """Products of matrices, and the own einsum."""
         traits = self.traits
-        for product in self._products(pair):
-            swapped = product.sides[0].term is pair.rhs
-            kind = (swapped, product.is_ready, *[side.copy is None for side in product.sides])
-            name = self._name(product, swapped) if every else ""
+        for product in self._products(pair) if every else [min(self._products(pair), key=seconds_of)]:
+            swapped, axes = product.sides[0].term is pair.rhs, product.axes
+            kind = (swapped, product.is_ready, *[side.is_copied for side in product.sides])
+            batch = [*map(listed, axes.batch), *[f"({listed(run)})" for run in axes.inner]] if every else []
+            name = product_name(batch, product.sides, axes.contracted, swapped=swapped) if every else ""
             yield Candidate(name, product.seconds, kind, partial(self._multiplied, product, pair.sums))
         may_be_einsum = traits.rates.native and pair.dtype in traits.native_dtypes and not pair.sums
         if may_be_einsum and self.takes_labels(pair):
@@ -131,54 +108,45 @@ class PackedLowering(Lowering):
             loops = outer_loops(terms, [label for label in pair.kept if self.sizes[label] != 1])
             yield Candidate("einsum", self.einsum_seconds(pair, loops), "einsum", partial(self.own_einsum, pair))
 
-    def _name(self, product: _Product, swapped: bool) -> str:
-        axes = product.axes
-        batch = [*map(listed, self._runs(axes.batch)), *([f"({listed(axes.inner)})"] if axes.inner else [])]
-        return product_name(batch, [side.name for side in product.sides], listed(axes.contracted), "", swapped=swapped)
-
-    def _runs(self, batch: Labels) -> tuple[Labels, ...]:
-        """Batch labels as axes: one for all if the product takes fewer than there are."""
-        most = self.traits.max_batch_axes
-        return tuple([(label,) for label in batch]) if most is None or len(batch) <= most else (batch,)
-
     def _multiplied(self, product: _Product, sums: str) -> Term:
         """Append the ops of a product; flags say which matrices are transposed."""
         axes, (left, right) = product.axes, product.sides
-        slots = self._operand(axes, left), self._operand(axes, right)
+        slots = [
+            self.merged(side.term, axes.of(side.rows, side.is_turned), "its axes in the order of the matmul")
+            for side in product.sides
+        ]
         flags = left.is_turned, not right.is_turned
         if axes.inner:
-            return self.reshape(self.add(ops.Native, slots, AROUND_BATCH[flags]), product.result)
+            return self.reshape(self.add(ops.Native, tuple(slots), AROUND_BATCH[flags]), product.result)
         return self.reshape(self.add(ops.Matmul, *slots, *flags, "", sums), product.result)
-
-    def _operand(self, axes: _Axes, side: _Side) -> int:
-        """The slot of an operand with its axes merged into those of matrices."""
-        order = axes.of(side.rows, side.is_turned)
-        term = self.permute(side.term, order, "its axes in the order of the matmul")
-        first, last = (axes.contracted, side.rows) if side.is_turned else (side.rows, axes.contracted)
-        inner = [axes.inner] if axes.inner else []
-        return self.add(ops.Reshape, term.slot, tuple(map(self.size, (*self._runs(axes.batch), first, *inner, last))))
 
     def _products(self, pair: Pair) -> Iterator[_Product]:
         for axes in self._axes(pair):
             lefts = self._sides(pair, pair.lhs, pair.lhs_free, axes)
             rights = self._sides(pair, pair.rhs, pair.rhs_free, axes)
+            copies = {side: self._copy_of(pair, side, axes) for side in (*lefts, *rights)}
             for left, right in combinations(lefts, rights):
                 for first, second in ((left, right), (right, left)):
                     if not self.traits.transpose_flags and (first.is_turned or not second.is_turned):
                         continue
-                    result = (*axes.batch, *first.rows, *axes.inner, *second.rows)
+                    result = joined((*axes.batch, first.rows, *axes.inner, second.rows))
                     turn = self._turn(pair, result)
-                    seconds = self._seconds(pair, axes, first, second) + (turn or 0.0) + self._views(first, second)
+                    seconds = copies[first] + copies[second] + self._seconds(pair, axes, first, second)
+                    seconds = seconds + (turn or 0.0) + self._views(first, second)
                     yield _Product(seconds, axes, (first, second), result, turn is None)
 
-    def _seconds(self, pair: Pair, axes: _Axes, first: _Side, second: _Side) -> float:
-        """The time of a product, and of the copies of its operands."""
-        matrices, rows, cols = map(self.size, ((*axes.batch, *axes.inner), first.rows, second.rows))
+    def _seconds(self, pair: Pair, axes: _Axes, first: Side, second: Side) -> float:
+        """The time of a product alone."""
+        matrices, rows, cols = map(self.size, (joined((*axes.batch, *axes.inner)), first.rows, second.rows))
         factor = self._inner_factor if axes.inner else 1.0
-        seconds = self.model(pair.dtype).matmul(1, matrices, rows, cols, self.size(axes.contracted), factor=factor)
-        return (first.copy or 0.0) + (second.copy or 0.0) + seconds
+        return self.model(pair.dtype).matmul(1, matrices, rows, cols, self.size(axes.contracted), factor=factor)
 
-    def _views(self, first: _Side, second: _Side) -> float:
+    def _copy_of(self, pair: Pair, side: Side, axes: _Axes) -> float:
+        """The time of the copy of an operand, if there is one."""
+        order = joined(axes.of(side.rows, side.is_turned))
+        return self._copy(pair.dtype, side.term.labels, order) if side.is_copied else 0.0
+
+    def _views(self, first: Side, second: Side) -> float:
         """The time of about a view for each operand.
 
         If the product of a matrix and a vector has the flag that transposes the matrix, that is one more. Frameworks
@@ -204,27 +172,27 @@ class PackedLowering(Lowering):
         ends = range(len(batch), 0, -1) if may_be_inner and batch else [len(batch)]
         for contracted in dict.fromkeys([term.in_memory_order(pair.contracted) for term in terms]):
             for end, order in combinations(ends, dict.fromkeys(orders)):
-                yield _Axes(order[:end], order[end:], contracted)
+                is_fused = traits.max_batch_axes is not None and end > traits.max_batch_axes
+                runs = (order[:end],) if is_fused else tuple([(label,) for label in order[:end]])
+                yield _Axes(runs, (order[end:],) if end < len(order) else (), contracted)
 
-    def _sides(self, pair: Pair, term: Term, free: Labels, axes: _Axes) -> list[_Side]:
+    def _sides(self, pair: Pair, term: Term, free: Labels, axes: _Axes) -> list[Side]:
         """The ways to read a term that may pay.
 
         Even if it lies in order, another order costs a copy, which may spare a larger one of the result.
         """
         orders = dict.fromkeys([term.in_memory_order(free), pair.use.preferred(free)])
         every = list(combinations(orders, (False, True)))
-        sides = [_Side(term, rows, turned) for rows, turned in every if term.merged(axes.of(rows, turned)) == 1]
+        sides = [
+            Side(term, rows, turned, False) for rows, turned in every if term.merged(joined(axes.of(rows, turned))) == 1
+        ]
         known = [side.rows for side in sides] if self.traits.transpose_flags else []
-        for rows, turned in every:
-            if rows not in known:
-                copy = self._copy(pair.dtype, term.memory, axes.of(rows, turned))
-                sides.append(_Side(term, rows, turned, copy))
-        return sides
+        return [*sides, *[Side(term, rows, turned, True) for rows, turned in every if rows not in known]]
 
     def _copy(self, dtype: str, source: Labels, target: Labels) -> float:
         """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
         before, after = ([label for label in order if self.sizes[label] != 1] for order in (source, target))
-        return 0.0 if before == after else self.copy_seconds(dtype, before, after)
+        return 0.0 if before == after else self.copy_seconds(dtype, source, target)
 
     def _turn(self, pair: Pair, result: Labels) -> float | None:
         """The seconds of the copy that brings the result into the order in which it is needed; None without one."""

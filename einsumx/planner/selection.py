@@ -56,21 +56,6 @@ class Candidate(NamedTuple):
     write: Callable[[], Term]
 
 
-def product_name(batch: Sequence[str], sides: Sequence[str], contracted: str, summed: str, *, swapped: bool) -> str:
-    """The name of a product of matrices, from those of its axes.
-
-    >>> product_name(["0.1"], ["3tc", "2"], "4.5", "", swapped=True)
-    'matmul 0.1:3tc*2 4.5 swapped'
-    """
-    sums = f"{contracted}+{summed}" if summed else contracted
-    return f"matmul {':'.join([*batch, '*'.join(sides)])} {sums}{' swapped' * swapped}".rstrip()
-
-
-def listed(labels: Sequence[int]) -> str:
-    """The numbers of labels."""
-    return ".".join(map(str, labels))
-
-
 def different(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates in the order in which to try them: the fastest of each kind first, then the others."""
     ordered = sorted(candidates, key=lambda each: each.seconds)

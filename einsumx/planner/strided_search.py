@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain
 from itertools import product as combinations
 from math import prod
 from typing import NamedTuple
@@ -20,50 +19,15 @@ from einsumx.ir.layout import cut
 from einsumx.ir.loops import Loops, natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.ir.traits import MatrixLayout
-from einsumx.planner.lowering import Lowering, Pair
-from einsumx.planner.selection import Candidate, listed, product_name
+from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name, seconds_of
+from einsumx.planner.selection import Candidate
 from einsumx.planner.strided import direct_product, einsum_result
-from einsumx.planner.terms import Labels, Term
+from einsumx.planner.terms import Labels, Term, joined
 
 _LONG = 2e-4
 """Seconds of a product that several threads may share."""
 
 _ANY_THREADS: tuple[Threads, ...] = ("",)
-
-
-class _Access(NamedTuple):
-    """How a product reads one operand.
-
-    Attributes:
-        term: the operand.
-        rows: the free labels along its matrices.
-        loops: the free labels that become batch axes.
-        is_turned: its matrices are stored as ``[contracted, rows]``.
-        is_copied: it is copied into that order first.
-    """
-
-    term: Term
-    rows: Labels
-    loops: Labels
-    is_turned: bool
-    is_copied: bool
-
-    @property
-    def name(self) -> str:
-        """``rows/loops``, and whether the matrices are transposed, and copied."""
-        loops = f"/{listed(self.loops)}" if self.loops else ""
-        return f"{listed(self.rows)}{loops}{'t' * self.is_turned}{'c' * self.is_copied}"
-
-    def order(self, batch: Labels, contracted: Labels, is_turned: bool) -> Labels:
-        """Its labels along ``[batch, rows, contracted]``, or ``[batch, contracted, rows]`` if turned."""
-        own = tuple(filter(self.term.labels.__contains__, batch))
-        return (*own, *contracted, *self.rows) if is_turned else (*own, *self.rows, *contracted)
-
-    def is_packed(self, batch: Labels, contracted: Labels, is_turned: bool) -> bool:
-        """Whether it is C-contiguous in that order when the product reads it."""
-        if not self.is_copied:
-            return self.term.merged(self.order(batch, contracted, is_turned)) == 1
-        return self.is_turned == is_turned or 1 in (self.term.size(self.rows), self.term.size(contracted))
 
 
 class _Product(NamedTuple):
@@ -85,7 +49,7 @@ class _Product(NamedTuple):
     batch: tuple[Labels, ...]
     contracted: Labels
     summed: Labels
-    sides: tuple[_Access, _Access]
+    sides: tuple[Side, Side]
     result: Labels
     moved: int
     is_ready: bool
@@ -132,7 +96,7 @@ class StridedLowering(Lowering):
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """Products of matrices, the own einsum, and products of elements that are summed."""
         traits, products = self.traits, list(_Search(self, pair, every).products())
-        yield from self._written(products, pair, every)
+        yield from self._written(products if every else [min(products, key=seconds_of)], pair, every)
         if pair.sums:
             return
         if traits.rates.native and pair.dtype in traits.native_dtypes and self.takes_labels(pair):
@@ -153,11 +117,8 @@ class StridedLowering(Lowering):
         """The candidates that append these products."""
         for product in products:
             swapped, (left, right) = product.sides[0].term is pair.rhs, product.sides
-            name = ""
-            if every:
-                batch, sides = map(listed, product.batch), (left.name, right.name)
-                sums = listed(product.contracted), listed(product.summed)
-                name = product_name([*batch], sides, *sums, swapped=swapped)
+            batch, summed = [*map(listed, product.batch)] if every else [], product.summed
+            name = product_name(batch, product.sides, product.contracted, summed, swapped=swapped) if every else ""
             is_looped, is_summed = bool(left.loops or right.loops), bool(product.summed)
             is_long = every and product.seconds > _LONG
             for threads in self.traits.threads(pair.dtype) if is_long else _ANY_THREADS:
@@ -167,27 +128,25 @@ class StridedLowering(Lowering):
 
     def _multiplied(self, pair: Pair, product: _Product, threads: Threads) -> Term:
         """Append the ops of a product of matrices."""
-        lhs, rhs = [
-            self._operand(pair, product, access, on_right=on_right)
-            for access, on_right in zip(product.sides, (False, True))
-        ]
+        left, right = product.sides
+        lhs, rhs = (
+            self._operand(pair, product, left, on_right=False),
+            self._operand(pair, product, right, on_right=True),
+        )
         out = self.add(ops.Matmul, lhs, rhs, False, False, threads, pair.sums)
         return self.sum(self.reshape(out, product.result), product.summed)
 
-    def _operand(self, pair: Pair, product: _Product, access: _Access, *, on_right: bool) -> int:
+    def _operand(self, pair: Pair, product: _Product, side: Side, *, on_right: bool) -> int:
         """The slot of an operand as ``[batch, rows, contracted]``, or ``[batch, contracted, rows]`` on the right."""
-        term, contracted, size = access.term, product.contracted, self.size
+        term, contracted = side.term, product.contracted
         runs = [tuple(filter(term.labels.__contains__, run)) for run in product.batch]
-        batch = tuple(chain.from_iterable(runs))
-        if access.is_copied:
-            reason = _why_copied(term, access.rows, contracted, self.traits.layouts(pair.dtype).matrix)
-            term = self.pack(term, access.order(batch, contracted, access.is_turned), reason)
-        term = self.permute(term, access.order(batch, contracted, on_right))
+        if side.is_copied:
+            reason = _why_copied(term, side.rows, contracted, self.traits.layouts(pair.dtype).matrix)
+            term = self.pack(term, _order(side, joined(runs), contracted, side.is_turned), reason)
+        matrix = [contracted, side.rows] if on_right else [side.rows, contracted]
         # Without rows, an operand is a vector, not a matrix with an axis of size 1.
-        if not (access.rows or runs) and kind(pair.dtype) in "fc":
-            return self.add(ops.Reshape, term.slot, (size(contracted),))
-        matrix = (contracted, access.rows) if on_right else (access.rows, contracted)
-        return self.add(ops.Reshape, term.slot, tuple(map(size, (*runs, *matrix))))
+        is_vector = not (side.rows or runs) and kind(pair.dtype) in "fc"
+        return self.merged(term, [contracted] if is_vector else [*runs, *matrix])
 
     def _multiply_and_sum_seconds(self, pair: Pair) -> float:
         lhs, rhs, batch = pair.lhs, pair.rhs, pair.batch
@@ -243,7 +202,6 @@ class _Search:
         self._reads_packed, self._takes_strides = lowering.reads_packed(pair), self._layouts.batch == "strided"
         steps = prod(map(lowering.size, (pair.contracted, pair.lhs_free, pair.rhs_free)))
         self._is_tiny = len(pair.batch) == 1 and steps < self._layouts.tiny
-        self._copies: dict[tuple[Labels, Labels], float] = {}
 
     def products(self) -> Iterable[_Product]:
         """The products; those that move least if a batched one reads C order alone."""
@@ -267,11 +225,11 @@ class _Search:
                             yield product
 
     def _product(
-        self, sides: tuple[_Access, _Access], runs: tuple[Labels, ...], contracted: Labels, summed: Labels
+        self, sides: tuple[Side, Side], runs: tuple[Labels, ...], contracted: Labels, summed: Labels
     ) -> _Product | None:
         """A product with its price; None if the framework cannot read its operands."""
         (left, right), size, model = sides, self._lowering.size, self._model
-        batch = tuple(chain.from_iterable(runs))
+        batch = joined(runs)
         is_looped = self._reads_packed and not self._are_packed(sides, batch, contracted)
         if is_looped and self._layouts.matrix == "C":
             return None
@@ -281,12 +239,12 @@ class _Search:
         if self._traits.max_batch_axes == 1 and len(runs) > 1:
             calls = matrices // max(sizes)
         seconds, moved, views = 0.0, 0, 2  # about one reshape of each operand
-        for access, on_right in zip(sides, (False, True)):
-            read = access.order(batch, contracted, on_right)
-            lies = access.order(batch, contracted, access.is_turned) if access.is_copied else read
-            views += (lies != access.term.labels) + (lies != read)
-            if access.is_copied:
-                seconds += self._copy(access.term.memory, lies)
+        for side, on_right in zip(sides, (False, True)):
+            read = _order(side, batch, contracted, on_right)
+            lies = _order(side, batch, contracted, side.is_turned) if side.is_copied else read
+            views += (lies != side.term.labels) + (lies != read)
+            if side.is_copied:
+                seconds += self._lowering.copy_seconds(self._pair.dtype, side.term.memory, lies)
                 moved += size(lies)
         if summed:
             seconds += model.elementwise(matrices * rows * cols, size(self._pair.kept))
@@ -304,14 +262,21 @@ class _Search:
         seconds += views * self._traits.rates.view
         return _Product(seconds, runs, contracted, summed, sides, result, moved, is_ready, is_looped and bool(batch))
 
-    def _are_packed(self, sides: tuple[_Access, _Access], batch: Labels, contracted: Labels) -> bool:
+    def _are_packed(self, sides: tuple[Side, Side], batch: Labels, contracted: Labels) -> bool:
         """Whether one call reads both operands, as ``[batch, rows, contracted]`` and ``[batch, contracted, cols]``.
 
         Without batch axes, that is also a matrix that is contiguous in the other order, if a product reads such ones.
         """
         if not batch and self._layouts.matrix != "C":
             return True
-        return all(access.is_packed(batch, contracted, turned) for access, turned in zip(sides, (False, True)))
+        for side, on_right in zip(sides, (False, True)):
+            if not side.is_copied:
+                is_packed = side.term.merged(_order(side, batch, contracted, on_right)) == 1
+            else:
+                is_packed = side.is_turned == on_right or 1 in (side.term.size(side.rows), side.term.size(contracted))
+            if not is_packed:
+                return False
+        return True
 
     # -- axes -------------------------------------------------------------------------------------------
 
@@ -327,7 +292,7 @@ class _Search:
             for inner in runs if len(runs) > 1 else ():
                 yield inner, tuple([label for label in order if label not in inner])
 
-    def _batches(self, left: _Access, right: _Access, summed: Labels) -> Iterable[tuple[Labels, ...]]:
+    def _batches(self, left: Side, right: Side, summed: Labels) -> Iterable[tuple[Labels, ...]]:
         """The batch axes in each order that may matter, as runs that are one axis in both operands.
 
         They are fused only if the product takes few of them, as each fusion costs a view.
@@ -343,13 +308,13 @@ class _Search:
             return dict.fromkeys([tuple([(label,) for label in order]) for order in orders])
 
         def continues(run: Labels, label: int) -> bool:
-            return all(_continues(access, run, label) for access in (left, right))
+            return all(_continues(side, run, label) for side in (left, right))
 
         return dict.fromkeys([tuple(cut(order, continues)) for order in orders])
 
     # -- operands ---------------------------------------------------------------------------------------
 
-    def _accesses(self, term: Term, free: Labels, contracted: Labels, *, is_whole: bool) -> Iterator[_Access]:
+    def _accesses(self, term: Term, free: Labels, contracted: Labels, *, is_whole: bool) -> Iterator[Side]:
         """The accesses to a term that may pay: in place, if the product can read it so, and by copies.
 
         A term whose batch axes are summed afterwards, so that ``contracted`` is not whole, is read in place alone.
@@ -364,19 +329,16 @@ class _Search:
         if is_whole:
             orders = dict.fromkeys([term.in_memory_order(free), self._pair.use.preferred(free)])
             for rows, is_turned in combinations(orders, (False, True)):
-                yield _Access(term, rows, (), is_turned, True)
-
-    def _copy(self, source: Labels, target: Labels) -> float:
-        """The seconds of a copy of an array from one order of its axes to another."""
-        seconds = self._copies.get((source, target))
-        if seconds is None:
-            sizes = self._lowering.sizes
-            before, after = ([label for label in order if sizes[label] != 1] for order in (source, target))
-            seconds = self._copies[source, target] = self._lowering.copy_seconds(self._pair.dtype, before, after)
-        return seconds
+                yield Side(term, rows, is_turned, True)
 
 
-def _in_place(term: Term, free: Labels, contracted: Labels, layout: MatrixLayout | None) -> _Access | None:
+def _order(side: Side, batch: Labels, contracted: Labels, is_turned: bool) -> Labels:
+    """The labels of an operand along ``[batch, rows, contracted]``, or ``[batch, contracted, rows]`` if turned."""
+    own = tuple(filter(side.term.labels.__contains__, batch))
+    return (*own, *contracted, *side.rows) if is_turned else (*own, *side.rows, *contracted)
+
+
+def _in_place(term: Term, free: Labels, contracted: Labels, layout: MatrixLayout | None) -> Side | None:
     """Reads an operand in place: the largest run of free axes as rows, and the others as batch axes.
 
     Without a layout, matrices may have any strides.
@@ -389,7 +351,7 @@ def _in_place(term: Term, free: Labels, contracted: Labels, layout: MatrixLayout
         return None
     rows = max(readable, key=term.size)
     loops = tuple([label for run in runs if run is not rows for label in run])
-    return _Access(term, rows, loops, term.merged(contracted) != 1, False)
+    return Side(term, rows, term.merged(contracted) != 1, False, loops)
 
 
 def _is_matrix(term: Term, rows: Labels, cols: Labels, layout: MatrixLayout) -> bool:
@@ -422,10 +384,10 @@ def _ordered(labels: Labels, term: Term) -> Labels:
     return (*[label for label in labels if label not in term.labels], *term.in_memory_order(labels))
 
 
-def _continues(access: _Access, run: Labels, label: int) -> bool:
+def _continues(side: Side, run: Labels, label: int) -> bool:
     """Whether a label can join a run of batch labels as one axis of an operand."""
-    term = access.term
+    term = side.term
     own = [other for other in run if other in term.labels]
     if not own or label not in term.labels:
         return not own and label not in term.labels
-    return len(own) == len(run) and (access.is_copied or term.merged((*run, label)) is not None)
+    return len(own) == len(run) and (side.is_copied or term.merged((*run, label)) is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -169,6 +169,11 @@ class ResultUse(NamedTuple):
         if takes_strides:
             return is_run and result[-1] not in self.batch
         return is_run and all(label in self.batch for label in result[: len(result) - len(contracted) - len(free)])
+
+
+def joined(runs: Iterable[Labels]) -> Labels:
+    """The labels of all runs."""
+    return tuple(chain.from_iterable(runs))
 
 
 def native_equation(inputs: Sequence[Labels], output: Labels) -> str:

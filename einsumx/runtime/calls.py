@@ -393,6 +393,10 @@ def _with_numbers(
 def _from_labels(written: bytes | Labels, count: int) -> Written:
     if isinstance(written, bytes):
         written = tuple(map(tuple, loads(written)))
+        try:
+            hash(written)
+        except TypeError as error:  # a label is a list
+            raise Uncacheable from error
     elif type(written[0]) is str:
         return names_as_sublists(written[0], count)
     return written[:count], written[count] if len(written) > count else None

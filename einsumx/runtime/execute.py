@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import finalize
 
 from einsumx.adapters.base import Adapter, Array, Run
-from einsumx.adapters.facets import out_of
 from einsumx.errors import EinsumxError, excerpt, shown
+from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.layout import contiguous, inverse, reshaped
 from einsumx.ir.operand import Operand
@@ -23,6 +23,11 @@ from einsumx.ir.sizes import Unknown, is_known
 from einsumx.planner.array_calls import Calls, Sizes, shape_of
 from einsumx.planner.clear import Part
 from einsumx.planner.rules import Rules
+
+if TYPE_CHECKING:
+    from einsumx.adapters import facets
+else:
+    facets = LazyModule("einsumx.adapters.facets")
 
 
 def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
@@ -320,7 +325,7 @@ def run_into(program: Program, adapter: Adapter, strides: Sequence[int] | None) 
         return None
     lhs, rhs = product.sources
     shapes = program.values[lhs].shape, program.values[rhs].shape
-    add = out_of(adapter).product_into(product, shapes, program.values[lhs].dtype)
+    add = facets.out_of(adapter).product_into(product, shapes, program.values[lhs].dtype)
     if add is None:
         return None
 

@@ -23,7 +23,7 @@ from einsumx.runtime.request import Request, as_key, from_key
 if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.adapters.typing import FrameworkOptions
+    from einsumx.adapters.options import FrameworkOptions
     from einsumx.ir import text
     from einsumx.ir.contraction import Contraction
     from einsumx.ir.program import Program

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from inspect import Parameter, signature
 from marshal import dumps, loads
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend
@@ -23,17 +23,30 @@ from einsumx.planner.path import Optimize, as_optimize
 from einsumx.scalars import as_python
 
 if TYPE_CHECKING:
-    from einsumx.adapters import typing as framework_options
+    from typing import TypedDict
+
+    from einsumx.adapters import options as framework_options
     from einsumx.adapters.base import Adapter
-    from einsumx.adapters.typing import FrameworkOptions
+    from einsumx.adapters.options import FrameworkOptions
     from einsumx.ir import parse
     from einsumx.runtime import dtype_rules, limits
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.limits import MemoryAmount, MemoryLimit
 else:
-    framework_options = LazyModule("einsumx.adapters.typing")
+    framework_options = LazyModule("einsumx.adapters.options")
     dtype_rules, limits = LazyModule("einsumx.runtime.dtype_rules"), LazyModule("einsumx.runtime.limits")
     parse = LazyModule("einsumx.ir.parse")
+
+    class TypedDict:  # that of typing compiles each annotation, which takes milliseconds
+        """A class whose ``__annotations__`` are the names and types of keywords."""
+
+        def __init_subclass__(cls, total: bool = True) -> None:
+            own = cls.__annotations__
+            cls.__annotations__ = {}
+            for each in cls.__bases__:
+                cls.__annotations__.update(each.__annotations__)
+            cls.__annotations__.update(own)
+
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -211,7 +224,7 @@ class SemiringPlanKeywords(CommonKeywords, ShapeKeywords, total=False):
     """The keywords of :meth:`einsumx.Semiring.plan` but ``memory_limit``."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Request:
     """A call of :func:`einsumx.einsum`, or of another function that computes a contraction.
 

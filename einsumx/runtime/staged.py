@@ -20,15 +20,16 @@ from einsumx.measuring.calibration import place_of
 from einsumx.planner import clear
 from einsumx.planner.clear import Outline, Part
 from einsumx.planner.rules import rules
-from einsumx.runtime import equations, execute, front
+from einsumx.runtime import equations, execute
 
 if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Run, Signature
     from einsumx.ir.operand import Operand, Path
+    from einsumx.runtime import front
     from einsumx.runtime.request import Written
 else:
-    log = LazyModule("einsumx.log")
+    log, front = LazyModule("einsumx.log"), LazyModule("einsumx.runtime.front")
 
 
 def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], optimize: Any = "auto") -> Run | None:
