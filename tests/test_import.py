@@ -14,10 +14,12 @@ from einsumx.measuring.calibration import store_rates
 pytestmark = pytest.mark.long
 
 NEVER_FOR_A_PRODUCT = (
-    "einsumx.adapters.gpus", "einsumx.adapters.replacement", "einsumx.blocked", "einsumx.cli", "einsumx.expressions",
-    "einsumx.host.blas", "einsumx.patching", "einsumx.plans", "einsumx.render", "einsumx.streaming", "concurrent",
-    "csv", "decimal", "email", "hashlib", "importlib.metadata", "json", "multiprocessing", "opt_einsum", "queue",
-    "random", "subprocess", "threadpoolctl", "uuid",
+    "einsumx.adapters.facets", "einsumx.adapters.gpus", "einsumx.adapters.options", "einsumx.adapters.replacement",
+    "einsumx.backends.numpy.parts", "einsumx.blocked", "einsumx.cli", "einsumx.expressions", "einsumx.host.blas",
+    "einsumx.host.files", "einsumx.host.threads", "einsumx.ir.values", "einsumx.patching", "einsumx.plans",
+    "einsumx.render", "einsumx.streaming", "concurrent", "csv", "decimal", "email", "hashlib", "importlib.metadata",
+    "importlib.util", "json", "multiprocessing", "opt_einsum", "queue", "random", "subprocess", "threading",
+    "threadpoolctl", "unicodedata", "uuid",
 )  # fmt: skip
 """Packages and modules that a small product of NumPy arrays has no use for."""
 
