@@ -21,10 +21,10 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import HALVES, Traits, WideOp
-from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
+from einsumx.planner.clear import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import ONE_EINSUM, Candidate
-from einsumx.planner.terms import Labels, ResultUse, Term, plain_terms
+from einsumx.planner.terms import Labels, ResultUse, Term
 
 if TYPE_CHECKING:
     from einsumx.ir import simplify
@@ -80,14 +80,14 @@ def alternatives(contraction: Contraction) -> list[list[Candidate]]:
 
 def _lowered(contraction: Contraction, names: Sequence[str]) -> tuple[tuple[Op, ...], int]:
     """The ops, and the slot of the result."""
-    equation, operands = contraction.equation, contraction.operands
+    operands = contraction.operands
     count = len(operands)
     if tuple(names) == (ONE_EINSUM,) and _may_be_one_einsum(contraction):
-        return (one_einsum(equation, count),), count
+        return (one_einsum(contraction),), count
     lowering, slot = _compute(contraction, names)
     calls, result = simplify.simplify(lowering.ops, [operand.shape for operand in operands], slot)
     if not names and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(contraction, calls):
-        return (one_einsum(equation, count),), count
+        return (one_einsum(contraction),), count
     return calls, result
 
 
@@ -193,8 +193,6 @@ def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, betwee
     is_conjugate = False
     if contraction.conjugated and kind(compute) in "cO":
         terms, is_conjugate = _with_conjugates(lowering, contraction, terms, compute)
-    scaled = None if compute == "bool" or not counted else _smallest(lowering, terms, equation.output)
-    terms = [lowering.scale(term, counted) if number == scaled else term for number, term in enumerate(terms)]
     steps, uses = [(path[0], frozenset(equation.output))], [ResultUse(equation.output)]
     if len(path) > 1:
         steps = step_outputs(path, [frozenset(term.labels) for term in terms], frozenset(equation.output))
@@ -212,7 +210,7 @@ def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, betwee
     term, compute = lowering.settled(term), sums or compute
     if is_conjugate:
         term = _conjugate(lowering, term, lazily=False)
-    if scaled == len(operands):
+    if compute != "bool":
         term = lowering.scale(term, counted)
     for cast in (between, dtype):
         if cast and compute != dtype:
@@ -257,15 +255,12 @@ def _uses(
 def _read(lowering: Lowering, contraction: Contraction, compute: str) -> tuple[list[Term], Labels, Labels]:
     """The operands in dtype ``compute``, and the labels without data; see :func:`_without_repeats`."""
     equation, operands = contraction.equation, contraction.operands
-    if len(operands) > 1 and not contraction.conjugated:
-        plain = plain_terms(equation, operands, compute)
-        if plain is not None:
-            return plain, (), ()
     terms = list(map(lowering.read, range(len(operands)), equation.inputs, operands))
     terms, repeated, counted = _without_repeats(lowering, terms, equation.output)
     for slot, operand in enumerate(operands):
         term = terms[slot] if operand.dtype == compute else lowering.cast(terms[slot], compute)
-        terms[slot] = lowering.distinct(term, _needed(slot, equation), compute)
+        repeats = len(set(term.labels)) < len(term.labels)
+        terms[slot] = lowering.distinct(term, _needed(slot, equation), compute) if repeats else term
     return terms, repeated, counted
 
 
@@ -327,15 +322,6 @@ def _without_repeats(lowering: Lowering, terms: list[Term], output: Labels) -> t
     ]
     repeated = tuple(label for label in output if label in flat and label not in real)
     return stripped, repeated, tuple(sorted(flat - real - set(output)))
-
-
-def _smallest(lowering: Lowering, terms: Sequence[Term], output: Labels) -> int:
-    """The position of the term with the fewest elements; ``len(terms)`` if the result has no more."""
-    kept = {label for term in terms for label in term.labels}
-    arrays = [tuple([label for label in output if label in kept]), *[term.labels for term in terms]]
-    counts = list(map(lowering.size, arrays))
-    at = counts.index(min(counts))
-    return at - 1 if at else len(terms)
 
 
 def _why_own(traits: Traits, repeated: Labels) -> str:

@@ -7,6 +7,7 @@ How a pair is computed depends on how arrays lie in memory, so each kind has a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from math import prod
 from operator import attrgetter
@@ -15,11 +16,11 @@ from typing import Any, ClassVar, NamedTuple
 from einsumx.ir import ops
 from einsumx.ir.cost_model import CostModel, run_counters
 from einsumx.ir.layout import contiguous
-from einsumx.ir.loops import Loops
+from einsumx.ir.loops import Loops, outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
-from einsumx.planner.direct import product_order
+from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
 
@@ -367,8 +368,24 @@ class Lowering:
         return self.term(self.add(ops.Native, slots, equation), result)
 
     def own_einsum(self, pair: Pair) -> Term:
-        """The pair by the framework's own einsum."""
-        return self.native((pair.lhs, pair.rhs), pair.kept)
+        """The pair by the framework's own einsum, or elementwise if it does not take so many labels."""
+        if not self.takes_labels(pair):
+            return self.multiply_and_sum(pair)
+        return self.native((pair.lhs, pair.rhs), self.einsum_order(pair)[0])
+
+    def einsums(self, pair: Pair) -> Iterator[Candidate]:
+        """The framework's own einsum, if it takes the pair."""
+        traits = self.traits
+        is_taken = traits.rates.native and pair.dtype in traits.native_dtypes and self.takes_labels(pair)
+        if is_taken and not pair.sums:
+            order, seconds = self.einsum_order(pair)
+            yield Candidate("einsum", seconds, "einsum", partial(self.native, (pair.lhs, pair.rhs), order))
+
+    def einsum_order(self, pair: Pair) -> tuple[Labels, float]:
+        """The order of the result for which the framework's own einsum is fastest, and its seconds."""
+        terms = [[label for label in term.labels if self.sizes[label] != 1] for term in (pair.lhs, pair.rhs)]
+        loops = outer_loops(terms, [label for label in pair.kept if self.sizes[label] != 1])
+        return pair.kept, self.einsum_seconds(pair, loops)
 
     def takes_labels(self, pair: Pair) -> bool:
         """Whether the framework's own einsum takes so many labels."""

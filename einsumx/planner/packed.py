@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from einsumx.ir import ops
 from einsumx.ir.layout import merged_transpose
-from einsumx.ir.loops import outer_loops
 from einsumx.ir.traits import AROUND_BATCH
 from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name, seconds_of
 from einsumx.planner.selection import Candidate
@@ -95,18 +94,13 @@ class PackedLowering(Lowering):
 
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """Products of matrices, and the own einsum."""
-        traits = self.traits
         for product in self._products(pair) if every else [min(self._products(pair), key=seconds_of)]:
             swapped, axes = product.sides[0].term is pair.rhs, product.axes
             kind = (swapped, product.is_ready, *[side.is_copied for side in product.sides])
             batch = [*map(listed, axes.batch), *[f"({listed(run)})" for run in axes.inner]] if every else []
             name = product_name(batch, product.sides, axes.contracted, swapped=swapped) if every else ""
             yield Candidate(name, product.seconds, kind, partial(self._multiplied, product, pair.sums))
-        may_be_einsum = traits.rates.native and pair.dtype in traits.native_dtypes and not pair.sums
-        if may_be_einsum and self.takes_labels(pair):
-            terms = [[label for label in term.labels if self.sizes[label] != 1] for term in (pair.lhs, pair.rhs)]
-            loops = outer_loops(terms, [label for label in pair.kept if self.sizes[label] != 1])
-            yield Candidate("einsum", self.einsum_seconds(pair, loops), "einsum", partial(self.own_einsum, pair))
+        yield from self.einsums(pair)
 
     def _multiplied(self, product: _Product, sums: str) -> Term:
         """Append the ops of a product; flags say which matrices are transposed."""

@@ -19,9 +19,9 @@ from einsumx.ir.layout import cut
 from einsumx.ir.loops import Loops, natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.ir.traits import MatrixLayout
-from einsumx.planner.direct import direct_product, einsum_result
 from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name, seconds_of
 from einsumx.planner.selection import Candidate
+from einsumx.planner.strided import direct_product, einsum_result
 from einsumx.planner.terms import Labels, Term, joined
 
 _LONG = 2e-4
@@ -40,8 +40,8 @@ class _Product(NamedTuple):
         summed: batch labels that are summed afterwards.
         sides: how the left and the right operand are read.
         result: the axis order of the product.
-        moved: the elements of copied operands, and of the result if the next step has to copy it.
-        is_ready: it has not.
+        is_ready: the result needs no copy before it is used.
+        moved: the elements of copied operands, and of a result that is not ready.
         is_looped: each pair of matrices of the batch is a call.
     """
 
@@ -51,8 +51,8 @@ class _Product(NamedTuple):
     summed: Labels
     sides: tuple[Side, Side]
     result: Labels
-    moved: int
     is_ready: bool
+    moved: int
     is_looped: bool
 
 
@@ -85,33 +85,27 @@ class StridedLowering(Lowering):
             return self.own_einsum(pair)
         return super().product(pair)
 
-    def own_einsum(self, pair: Pair) -> Term:
-        """The pair by the framework's own einsum, with its result in the order in which that is fastest."""
-        if not self.takes_labels(pair):
-            return self.multiply_and_sum(pair)
-        return self.native((pair.lhs, pair.rhs), self.einsum_order(pair)[0])
-
     # -- candidates -------------------------------------------------------------------------------------
 
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
-        """Products of matrices, the own einsum, and products of elements that are summed."""
-        traits, products = self.traits, list(_Search(self, pair, every).products())
+        """Products of matrices, the own einsum, and products of elements that are summed.
+
+        Where a batched product reads C order alone, those that move least.
+        """
+        products = list(_Search(self, pair, every).products())
+        moves_least = self.traits.layouts(pair.dtype).batch == "C" and not every
+        if moves_least:
+            least = min([product.moved for product in products if not product.is_looped])
+            products = [product for product in products if product.moved <= least]
         yield from self._written(products if every else [min(products, key=seconds_of)], pair, every)
-        if pair.sums:
-            return
-        if traits.rates.native and pair.dtype in traits.native_dtypes and self.takes_labels(pair):
-            order, seconds = self.einsum_order(pair)
-            yield Candidate("einsum", seconds, "einsum", partial(self.native, (pair.lhs, pair.rhs), order))
-            if traits.rates.sweep:
+        for candidate in self.einsums(pair):
+            yield candidate
+            if self.traits.rates.sweep:
                 yield from self._along_batch(pair)
-        # Where a product that reads C order alone copies nothing, it moves less than a product of all elements.
-        if pair.is_dots and (every or all(product.moved for product in products) or not self.reads_packed(pair)):
+        # A product that copies nothing moves less than one of all elements.
+        if pair.is_dots and not pair.sums and not (moves_least and 0 in [product.moved for product in products]):
             name, seconds = "multiply and sum", self._multiply_and_sum_seconds(pair)
             yield Candidate(name, seconds, name, partial(self.multiply_and_sum, pair))
-
-    def reads_packed(self, pair: Pair) -> bool:
-        """Whether a product with batch axes reads C order alone."""
-        return self.traits.layouts(pair.dtype).batch == "C"
 
     def _written(self, products: Iterable[_Product], pair: Pair, every: bool) -> Iterator[Candidate]:
         """The candidates that append these products."""
@@ -199,20 +193,12 @@ class _Search:
     def __init__(self, lowering: StridedLowering, pair: Pair, every: bool) -> None:
         self._pair, self._lowering, self._traits, self._every = pair, lowering, lowering.traits, every
         self._model, self._layouts = lowering.model(pair.dtype), lowering.traits.layouts(pair.dtype)
-        self._reads_packed, self._takes_strides = lowering.reads_packed(pair), self._layouts.batch == "strided"
+        self._reads_packed, self._takes_strides = self._layouts.batch == "C", self._layouts.batch == "strided"
         steps = prod(map(lowering.size, (pair.contracted, pair.lhs_free, pair.rhs_free)))
         self._is_tiny = len(pair.batch) == 1 and steps < self._layouts.tiny
 
-    def products(self) -> Iterable[_Product]:
-        """The products; those that move least if a batched one reads C order alone."""
-        found = self._found()
-        if self._every or not self._reads_packed:
-            return found
-        found = list(found)
-        least = min([product.moved for product in found if not product.is_looped])
-        return [product for product in found if product.moved <= least]
-
-    def _found(self) -> Iterable[_Product]:
+    def products(self) -> Iterator[_Product]:
+        """The products."""
         pair = self._pair
         for contracted, summed in self._contracted():
             lefts = self._accesses(pair.lhs, pair.lhs_free, contracted, is_whole=not summed)
@@ -260,7 +246,7 @@ class _Search:
             moved += size(result)
         seconds += (target is not None and target != needed) * self._traits.rates.view
         seconds += views * self._traits.rates.view
-        return _Product(seconds, runs, contracted, summed, sides, result, moved, is_ready, is_looped and bool(batch))
+        return _Product(seconds, runs, contracted, summed, sides, result, is_ready, moved, is_looped and bool(batch))
 
     def _are_packed(self, sides: tuple[Side, Side], batch: Labels, contracted: Labels) -> bool:
         """Whether one call reads both operands, as ``[batch, rows, contracted]`` and ``[batch, contracted, cols]``.
