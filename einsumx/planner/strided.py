@@ -539,9 +539,14 @@ class Product:
             if len(right.loops) <= room and self._do_loops_pay(right, cols, rows):
                 rhs = ""
         if not (lhs or rhs) and left.contracted != right.contracted:
-            lhs, rhs = (_OTHER_ORDER, "") if rows <= cols else ("", _OTHER_ORDER)
+            is_left = rows <= cols
+            if rows == cols == 1:  # a copy runs along the innermost axis of the other operand
+                is_left = self._sizes[left.array.memory[-1]] <= self._sizes[right.array.memory[-1]]
+            lhs, rhs = (_OTHER_ORDER, "") if is_left else ("", _OTHER_ORDER)
         copied = matrices * inner * (rows * bool(lhs) + cols * bool(rhs))
-        is_clear = may_be_native and rows == cols == 1 and inner > _TINY
+        # Without a batch and a common innermost label, there are no shorter products to be summed afterwards.
+        is_clear = may_be_native or not (self._recipe.batch or left.array.memory[-1:] == right.array.memory[-1:])
+        is_clear = is_clear and rows == cols == 1 and inner > _TINY
         if is_clear and (matrices * inner <= _QUICK or left.array.memory == right.array.memory):
             return lhs, rhs
         if copied > _worth_a_search(use):
