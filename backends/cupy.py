@@ -286,6 +286,9 @@ class CupyAdapter(NumpyAdapter):
         return type("PublicCupy", (ScaledArrays, CupyAdapter), {})
 
     def prepare(self, run: Run, program: Program) -> Run:
+        return self.prepare_plain(run, is_loud=True)
+
+    def prepare_plain(self, run: Run, is_loud: bool) -> Run:
         def run_on_device(*operands: Array) -> Array:
             with operands[0].device:
                 return run(*operands)

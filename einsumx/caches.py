@@ -53,6 +53,7 @@ class Table(Generic[Value]):
     Attributes:
         known: the values by key.
         searches: its user counts searches by ``next(table.searches)``, which threads may do at the same time.
+        misses: those that found nothing, which its user counts too.
 
     >>> table = Table(maxsize=2)
     >>> table.keep("one", 1), table.keep("two", 2), table.keep("three", 3)
@@ -64,7 +65,8 @@ class Table(Generic[Value]):
     def __init__(self, maxsize: int) -> None:
         self.known: dict[Any, Value] = {}
         self.searches = count()
-        self._maxsize, self._misses, self._not_counted = maxsize, 0, 0
+        self.misses = 0
+        self._maxsize, self._not_counted = maxsize, 0
 
     def keep(self, key: Any, value: Value) -> Value:
         """Keep the value of a key that was not known."""
@@ -73,18 +75,14 @@ class Table(Generic[Value]):
         self.known[key] = value
         return value
 
-    def miss(self) -> None:
-        """Count a search that found nothing."""
-        self._misses += 1
-
     def cache_info(self) -> CacheInfo:
         searches = next(self.searches) - self._not_counted
         self._not_counted += 1
-        return CacheInfo(searches - self._misses, self._misses, self._maxsize, len(self.known))
+        return CacheInfo(searches - self.misses, self.misses, self._maxsize, len(self.known))
 
     def cache_clear(self) -> None:
         self.known.clear()
-        self._misses, self._not_counted = 0, next(self.searches) + 1
+        self.misses, self._not_counted = 0, next(self.searches) + 1
 
 
 def table(name: str) -> Table[Any]:

@@ -1,4 +1,4 @@
-"""The page on the design: a first call enters the functions of its table, in that order."""
+"""The page on the design: first calls enter the functions of its tables, in that order."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 
 import einsumx
+from einsumx.planner import clear
+from einsumx.runtime import equations
 
 ROOT = Path(__file__).parents[1]
 
 
-def flow() -> list[tuple[str, str]]:
-    """The file and the name of each function in the first table of the page."""
+def flow(table: int) -> list[tuple[str, str]]:
+    """The file and the name of each function in one of the tables of the page."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    table = page.partition("| function | file |")[2].partition("\n\n")[0]
-    return [(file, name) for name, file in re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)` \|", table, re.MULTILINE)]
+    text = page.split("| function | file |")[table].partition("\n\n")[0]
+    return [(file, name) for name, file in re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)` \|", text, re.MULTILINE)]
 
 
-def entered(equation: str, *operands: Any) -> list[tuple[str, str]]:
+def entered(equation: str, *operands: Any, **keywords: Any) -> list[tuple[str, str]]:
     """The functions of einsumx that a call enters, each once."""
     found: dict[tuple[str, str], None] = {}
     folder = Path(einsumx.__file__).parent
@@ -34,16 +36,21 @@ def entered(equation: str, *operands: Any) -> list[tuple[str, str]]:
 
     sys.setprofile(note)
     try:
-        einsumx.einsum(equation, *operands)
+        einsumx.einsum(equation, *operands, **keywords)
     finally:
         sys.setprofile(None)
     return list(found)
 
 
-def test_a_first_call_enters_the_functions_of_the_page_in_their_order() -> None:
-    arrays = np.ones((3, 4, 5)), np.ones((5, 4, 6))
+def test_first_calls_enter_the_functions_of_the_page_in_their_order() -> None:
+    arrays = np.ones((30, 4, 5)), np.ones((5, 4, 60))
     einsumx.cache_clear()
-    first, told = entered("abc,cbd->ad", *arrays), flow()
+    clear.outline.cache_clear()
+    equations.numbered.cache_clear()
+    first, told = entered("abc,cbd->ad", *arrays), flow(1)
     assert len(told) > 5
     assert [each for each in first if each in told] == told
     assert [each for each in entered("abc,cbd->ad", *arrays) if each in told] == told[:1]
+    others = flow(2)
+    assert len(others) > 5
+    assert [each for each in entered("abc,cbd->ad", *arrays, casting="same_kind") if each in others] == others

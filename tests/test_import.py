@@ -57,7 +57,7 @@ def test_import_loads_the_modules_that_a_cached_call_needs_and_no_others():
 
 def test_a_small_product_loads_the_planner_but_nothing_for_blocks_plans_or_files():
     modules = loaded("import einsumx; einsumx.einsum('ij,jk->ik', numpy.ones((2, 3)), numpy.ones((3, 4)))")
-    assert {"einsumx.planner.direct", "einsumx.backends.numpy"} <= modules
+    assert {"einsumx.planner.strided", "einsumx.backends.numpy"} <= modules
     assert not [name for name in modules if name.startswith(NEVER_FOR_A_PRODUCT)]
 
 

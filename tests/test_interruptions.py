@@ -49,7 +49,7 @@ def interrupted(frame_of, call, error=InterruptError):
         sys.settrace(None)
 
 
-@pytest.mark.parametrize("function", ["ready", "runnable", "direct_product", "run_of"])
+@pytest.mark.parametrize("function", ["ready", "run_of", "way", "run_of_parts"])
 def test_an_error_that_a_signal_handler_raises_ends_the_call(function):
     einsumx.cache_clear()
     with pytest.raises(InterruptError):

@@ -348,6 +348,9 @@ class TorchAdapter(Adapter):
         at_precision = imported("einsumx.backends.torch.precision").at_precision
         return super().prepare(at_precision(precision, run, program), program)
 
+    def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
+        return run if self._options is NO_OPTIONS else None
+
     @cached_property
     def gradients(self) -> Gradients:
         return gradients.TorchGradients()

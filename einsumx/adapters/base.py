@@ -123,6 +123,10 @@ class Primitives(Arrays):
         return replacement.own(self.xp.einsum)(equation, *arrays)
 
 
+def _needs_program(adapter: Adapter, run: Run, is_loud: bool) -> None:
+    """The :meth:`Adapter.prepare_plain` of a class whose ``prepare`` may look at the program."""
+
+
 class Adapter(Primitives):
     """A framework as einsumx sees it. Subclass it, set the class attributes and override the primitives.
 
@@ -268,6 +272,24 @@ class Adapter(Primitives):
     def prepare(self, run: Run, program: Program) -> Run:
         """Wrap the function that executes a plan or a part of one, for example to jit it or to set a mode around it."""
         return run
+
+    def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
+        """As :meth:`prepare`, for a function whose values all have one dtype of numbers, and no option.
+
+        A class that overrides :meth:`prepare` alone is asked for that each time.
+
+        Args:
+            run: the function, of the operands.
+            is_loud: whether it may warn about infinities and nan.
+
+        Returns:
+            The function; None if it needs to know the program.
+        """
+        return run
+
+    def __init_subclass__(cls) -> None:
+        if "prepare" in cls.__dict__ and "prepare_plain" not in cls.__dict__:
+            cls.prepare_plain = _needs_program  # type: ignore[assignment, method-assign]
 
     def configured(self, options: FrameworkOptions) -> Self:
         """The adapter that runs plans with these options, some of which are set. It is used for nothing else.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction, OfContraction
@@ -77,6 +77,65 @@ class Program(_Referable):
     def calls(self) -> list[tuple[int, tuple[int, ...]]]:
         """For each op, the slot that it writes and those that it reads."""
         return [(op.out, op.sources) for op in self.ops]
+
+
+Slots: TypeAlias = tuple[int, tuple[int, ...]]
+"""The slot that an op writes, and those that it reads."""
+
+
+class Arranged(NamedTuple):
+    """Calls of which at most one has two operands, by their places.
+
+    Attributes:
+        before, other: those of its first source, and of its second one, or none.
+        product: it.
+        after: the others.
+        is_swapped: its first source is made of the second operand.
+    """
+
+    before: tuple[int, ...]
+    other: tuple[int, ...]
+    product: int | None
+    after: tuple[int, ...]
+    is_swapped: bool
+
+
+def arranged(calls: Sequence[Slots], arguments: tuple[int, ...], result: int) -> Arranged | None:
+    """The calls of a program of at most one op of two operands, and others of one; None for another program.
+
+    The ops of one operand run before those of the other, so the program must have them in this order.
+
+    Args:
+        calls: the slots that each writes and reads.
+        arguments: the slots of the operands.
+        result: the slot of the result.
+
+    >>> arranged([(2, (1,)), (3, (2, 0))], (0, 1), 3)
+    Arranged(before=(0,), other=(), product=1, after=(), is_swapped=True)
+    """
+    if len(arguments) > 2:
+        return None
+    chains: dict[int, list[int]] = {slot: [] for slot in arguments}
+    before = other = chains[arguments[0]]
+    first, product, last_out = before, None, -1
+    for place, (out, sources) in enumerate(calls):
+        chain = chains.pop(sources[0], None)
+        if chain is None:
+            return None
+        if len(sources) == 1 and (not chain or sources[0] == last_out):
+            chain.append(place)
+        elif len(sources) == 2 and product is None and sources[1] in chains:
+            product, before, other, chain = place, chain, chains.pop(sources[1]), []
+        else:
+            return None
+        chains[out], last_out = chain, out
+    last = chains.pop(result, None)
+    if last is None or chains:
+        return None
+    after = tuple(last)
+    if product is None:
+        return Arranged((), (), None, after, is_swapped=False)
+    return Arranged(tuple(before), tuple(other), product, after, is_swapped=before is not first)
 
 
 def last_uses(calls: Sequence[tuple[int, Sequence[int]]], result: int) -> dict[int, list[int]]:

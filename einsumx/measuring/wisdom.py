@@ -13,9 +13,10 @@ from einsumx.imports import LazyModule
 from einsumx.measuring.effort import is_frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from einsumx import log as logs
     from einsumx.adapters.base import Adapter
-    from einsumx.ir.bind import SizedEquation
     from einsumx.measuring import findings, store
     from einsumx.measuring.findings import Finding
 else:
@@ -60,15 +61,14 @@ def _places(adapter: Adapter, device: str) -> list[_Known]:
     return [_known.get((adapter, kind)) or _loaded(adapter, kind) for kind in kinds]
 
 
-def may_have(adapter: Adapter, device: str, equation: SizedEquation) -> bool:
-    """Whether there is a finding for an equation; much faster than making the key of a contraction."""
+def equations(adapter: Adapter, device: str) -> Collection[str]:
+    """The equations with findings, as :func:`einsumx.measuring.findings.equation_text` has them."""
     if not adapter.measured_plans:
-        return False
-    of_device = _known.get((adapter, device)) if device else None
-    for known in _places(adapter, device) if of_device is None else (of_device,):
-        if known.found and findings.equation_text(equation) in known.equations:
-            return True
-    return False
+        return ()
+    known = _known.get((adapter, device)) if device else None
+    if known is not None:
+        return known.equations if known.found else ()
+    return [text for known in _places(adapter, device) if known.found for text in known.equations]
 
 
 def find(adapter: Adapter, device: str, key: str) -> Finding | None:

@@ -19,7 +19,7 @@ from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import HALVES, Traits, WideOp
-from einsumx.planner.direct import direct_ops, may_be_one_einsum, one_einsum
+from einsumx.planner.clear import direct_ops, may_be_one_einsum, one_einsum
 from einsumx.planner.path import step_outputs
 from einsumx.planner.selection import ONE_EINSUM, Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term
@@ -78,14 +78,14 @@ def alternatives(contraction: Contraction) -> list[list[Candidate]]:
 
 def _lowered(contraction: Contraction, names: Sequence[str]) -> tuple[tuple[Op, ...], int]:
     """The ops, and the slot of the result."""
-    equation, operands = contraction.equation, contraction.operands
+    operands = contraction.operands
     count = len(operands)
     if tuple(names) == (ONE_EINSUM,) and _may_be_one_einsum(contraction):
-        return (one_einsum(equation, count),), count
+        return (one_einsum(contraction),), count
     lowering, slot = _compute(contraction, names)
     calls, result = simplify.simplify(lowering.ops, [operand.shape for operand in operands], slot)
     if not names and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(lowering, contraction, calls):
-        return (one_einsum(equation, count),), count
+        return (one_einsum(contraction),), count
     return calls, result
 
 
@@ -212,7 +212,7 @@ def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, betwee
     term = lowering.permute(term, equation.output, "the result in the order of the output")
     is_view = len(path[0]) == 1 and all(op.effect == "view" for op in lowering.ops)
     if repeated or (is_view and not (lowering.traits.views and set(equation.inputs[0]) <= set(equation.output))):
-        reason = "all operands repeat themselves along an axis of it" if repeated else "the own einsum returns no view here"
+        reason = "all operands repeat themselves along an axis" if repeated else "the own einsum returns no view here"
         return lowering.add(ops.Copy, term.slot, f"a result of its own, as {reason}")
     if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
         return lowering.reshape(term.slot, equation.output).slot

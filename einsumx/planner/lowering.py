@@ -20,7 +20,7 @@ from einsumx.ir.loops import Loops, outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
-from einsumx.planner.direct import product_order
+from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
 

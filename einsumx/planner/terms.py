@@ -14,6 +14,9 @@ from einsumx.ir.parse import SYMBOLS, symbol
 
 Labels: TypeAlias = tuple[int, ...]
 
+Groups: TypeAlias = tuple[Labels, ...]
+"""For each axis of an array, the labels that are one in it."""
+
 
 class Term:
     """A value during lowering: its slot, and for each axis a label and a stride in elements.
@@ -23,7 +26,7 @@ class Term:
         strides: of its axes; None if it is C-contiguous.
         sizes: of all labels.
         memory: its labels from the outermost in memory to the innermost, if they are known.
-        flat: the shape that its slot has, if that is not the one of its axes; only of C-contiguous terms.
+        flat: the axes that its slot has, if each is not one label; only of C-contiguous terms.
     """
 
     __slots__ = ("flat", "is_packed", "labels", "memory", "sizes", "slot", "steps", "strides")
@@ -43,7 +46,7 @@ class Term:
         strides: tuple[int, ...] | None,
         sizes: Sequence[int],
         memory: Labels | None = None,
-        flat: tuple[int, ...] | None = None,
+        flat: Groups | None = None,
     ) -> None:
         self.slot, self.labels, self.sizes, self.flat = slot, labels, sizes, flat
         if strides is None:

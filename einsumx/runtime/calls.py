@@ -35,10 +35,11 @@ from einsumx.runtime.results import Delivery, check_plain, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
-    from einsumx.runtime import dtype_rules, factors, prepare
+    from einsumx.runtime import dtype_rules, factors, prepare, staged
 else:
     dtype_rules = LazyModule("einsumx.runtime.dtype_rules")
     factors, prepare = LazyModule("einsumx.runtime.factors"), LazyModule("einsumx.runtime.prepare")
+    staged = LazyModule("einsumx.runtime.staged")
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -237,7 +238,7 @@ def _found(adapter: Adapter, asked: tuple[Any, ...]) -> Run:
 
 def _new(adapter: Adapter, asked: tuple[Any, ...]) -> Run:
     """The function for a key that the table of calls does not have."""
-    _calls.miss()
+    _calls.misses += 1
     translation, written, beside, *signatures = asked
     key, out = beside or (None, None)
     run: Run = _calls.keep(asked, ready(adapter, translation, written, key, out, *signatures))
@@ -322,6 +323,13 @@ def ready(
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
         fields = translation(adapter, from_key(options) if options else {})
+    except (TypeError, ValueError) as error:
+        raise Uncacheable from error
+    if out is None and fields.keys() <= _OF_STAGES and (key is None or key[:4] == _NO_KEY[:4]):
+        run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
+        if run is not None:
+            return run
+    try:
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
             _check_lasting(adapter, request)
@@ -346,6 +354,9 @@ def ready(
 
 
 _NO_KEY: Key = ("estimate", None, None, None, ())
+
+_OF_STAGES = {"optimize"}
+"""The keywords of calls that are planned in three stages, where no search is needed."""
 
 
 def _with_numbers(

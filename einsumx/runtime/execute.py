@@ -18,8 +18,11 @@ from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.layout import contiguous, inverse, reshaped
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Program, last_uses
+from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses
 from einsumx.ir.sizes import Unknown, is_known
+from einsumx.planner.array_calls import Calls, Sizes, shape_of
+from einsumx.planner.clear import Part
+from einsumx.planner.rules import Rules
 
 if TYPE_CHECKING:
     from einsumx.adapters import facets
@@ -49,7 +52,12 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
             with context:
                 calls, values = _fold(program, adapter, constants, calls)
     finish = None if program.contraction.equation.output else _finish(program, adapter)
-    run = _of_pair(calls, arguments, program.result, finish) if arguments else None
+    run = None
+    if len(calls) == 1 and calls[0][1] == arguments and finish is None:
+        run = calls[0][2]
+    elif arguments:
+        order = arranged([call[:2] for call in calls], arguments, program.result)
+        run = joined(order, [kernel for _, _, kernel in calls], finish)
     if run is None:
         run = _Steps(calls, arguments, program.result, finish, values)
     return program.contraction.algebra.prepare(adapter, run, program)
@@ -58,13 +66,62 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
 def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None:
     """The function that makes a result without axes an element; None if it is one."""
     last = program.ops[-1]
-    is_sum = isinstance(last, Native | Matmul | Sum) and last.out == program.result
+    is_sum = type(last) in _SUMS and last.out == program.result
     is_element = is_sum and program.algebra.is_plain and program.dtype != "object"
     return None if is_element else program.algebra.finish(adapter)
 
 
 Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
 """The slot that an op writes, those that it reads, and its kernel."""
+
+
+def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: Rules) -> Run | None:
+    """A function that runs the calls of a contraction one after the other; None if the adapter asks for a program.
+
+    Args:
+        parts: for each step.
+        adapter: executes the calls.
+        operands: how many there are.
+        rules: of the framework, for the dtype of all values.
+    """
+    last = parts[-1].calls
+    finish = None if last.result or type(last.steps[-1].op) in _SUMS else PLUS_TIMES.finish(adapter)
+    arguments, run = tuple(range(operands)), None
+    if len(parts) == 1:
+        kernels = _kernels(last, parts[0].sizes, adapter, rules.dtype)
+        run = kernels[0] if operands > 2 else joined(last.order, kernels, finish)
+    if run is None:
+        calls: list[Call] = []
+        for step, sizes, slots, start in parts:
+            names = (*slots, *range(start, start + len(step.steps)))
+            for (out, sources), kernel in zip(step.slots, _kernels(step, sizes, adapter, rules.dtype)):
+                calls.append((names[out], tuple(map(names.__getitem__, sources)), kernel))
+        run = _Steps(calls, arguments, calls[-1][0], finish, {})
+    is_loud = False
+    for part in parts:
+        is_loud = is_loud or part.calls.is_loud
+    return adapter.prepare_plain(run, is_loud and rules.is_inexact)
+
+
+_SUMS = frozenset((Native, Matmul, Sum))
+"""The ops whose result, if it has no axes, is an element."""
+
+
+def _kernels(calls: Calls, sizes: Sizes, adapter: Adapter, dtype: str) -> list[Callable[..., Any]]:
+    """The kernels of a step."""
+    kernel, kernels = adapter.kernel, []
+    for step in calls.steps:
+        op, sources, axes = step
+        if axes is not None:
+            kernels.append(kernel(step.sized(sizes), (), dtype))
+        elif type(op) is Transpose:
+            kernels.append(kernel(op, (), dtype))
+        elif len(sources) == 2:
+            lhs, rhs = sources
+            kernels.append(kernel(op, (shape_of(lhs, sizes), shape_of(rhs, sizes)), dtype))
+        else:
+            kernels.append(kernel(op, [shape_of(source, sizes) for source in sources], dtype))
+    return kernels
 
 
 def _calls(program: Program, adapter: Adapter) -> list[Call]:
@@ -106,42 +163,29 @@ def _kernel(
     return kernel
 
 
-def _of_pair(
-    calls: Sequence[Call], arguments: tuple[int, ...], result: int, finish: Callable[[Array], Any] | None
+def joined(
+    order: Arranged | None, kernels: Sequence[Callable[..., Any]], finish: Callable[[Array], Any] | None
 ) -> Run | None:
-    """A function for a program of at most one op of two operands, and others of one; None for another program.
+    """A function that calls kernels in this order; None without one.
 
-    It runs the ops of one operand before those of the other, so the program must have them in this order.
+    Args:
+        order: of the ops.
+        kernels: of the ops.
+        finish: makes the result of the last one's, if that is not it.
     """
-    if len(calls) == 1 and calls[0][1] == arguments and finish is None:
-        return calls[0][2]
-    if len(arguments) > 2:
+    if order is None:
         return None
-    chains: dict[int, list[Callable[..., Array]]] = {}
-    for slot in arguments:
-        chains[slot] = []
-    first = before = other = chains[arguments[0]]
-    product, last_out = None, -1
-    for out, sources, kernel in calls:
-        chain = chains.pop(sources[0], None)
-        if chain is None:
-            return None
-        if len(sources) == 1 and (not chain or sources[0] == last_out):
-            chain.append(kernel)
-        elif len(sources) == 2 and product is None and sources[1] in chains:
-            product, before, other, chain = kernel, chain, chains.pop(sources[1]), []
-        else:
-            return None
-        chains[out], last_out = chain, out
-    last = chains.pop(result, None)
-    if last is None or chains:
-        return None
+    before, other, product, after, is_swapped = order
+    last = [kernels[place] for place in after]
     if finish is not None:
         last.append(finish)
     if product is None:
         return _chained(last)
-    run = _joined(_chained(before), _chained(other), product, _chained(last))
-    return run if before is first else lambda rhs, lhs: run(lhs, rhs)
+    run = kernels[product]
+    if before or other or last:
+        lhs, rhs = [_chained([kernels[place] for place in places]) for places in (before, other)]
+        run = _joined(lhs, rhs, run, _chained(last))
+    return (lambda rhs, lhs: run(lhs, rhs)) if is_swapped else run
 
 
 Kernel: TypeAlias = "Callable[[Array], Any]"
@@ -345,10 +389,6 @@ def _fold(
 
     folded = adapter.prepare(run, program)(*[constants[slot] for slot in slots])
     return late, dict(zip(kept, folded))
-
-
-Slots: TypeAlias = tuple[int, tuple[int, ...]]
-"""The slot that an op writes, and those that it reads."""
 
 
 @lru_cache(maxsize=1024)

@@ -77,7 +77,7 @@ def contraction(
     if len(operands) < 3:
         steps = path.find_path(equation, request.optimize, operands)
     else:
-        steps = _searched_path(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
+        steps = searched_path(equation, request.optimize, operands, place, dtype, adapter if are_there else None)
     conjugated = _of_complex(request.conj, operands) if request.conj else ()
     return Contraction(equation, operands, dtype, steps, place, accumulate, request.algebra, conjugated)
 
@@ -181,7 +181,7 @@ def _in_shape(operand: Operand, shape: tuple[int, ...]) -> Operand:
     return replace(operand, shape=shape, strides=strides)
 
 
-def _searched_path(
+def searched_path(
     sized: SizedEquation, optimize: Any, operands: Sequence[Operand], place: Place, dtype: str, adapter: Adapter | None
 ) -> Path:
     """The path of several steps: see :func:`~einsumx.planner.path.find_path`.

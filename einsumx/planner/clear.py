@@ -1,0 +1,356 @@
+"""Contractions on arrays with strides whose best calls are clear: of one array, of two, and along a path of pairs.
+
+What the equation says is an :class:`Outline`; see :mod:`einsumx.planner.strided` for what follows from how the arrays
+lie, and from their sizes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain, count
+from math import prod
+from typing import NamedTuple
+
+from einsumx.ir.contraction import Contraction
+from einsumx.ir.layout import Pattern, layout_pattern
+from einsumx.ir.operand import Operand, Path
+from einsumx.ir.ops import Native, Op
+from einsumx.ir.sizes import is_known
+from einsumx.ir.traits import Traits
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
+from einsumx.planner.rules import Rules, rules
+from einsumx.planner.strided import Recipe, needs_no_view, recipe
+from einsumx.planner.terms import Labels, ResultUse, native_equation
+
+
+class Part(NamedTuple):
+    """The calls of a step.
+
+    Attributes:
+        calls: the calls, whose labels are numbers from 0 on.
+        sizes: of these labels.
+        slots: those of the operands.
+        start: the slot of the first call.
+    """
+
+    calls: Calls
+    sizes: Sizes
+    slots: tuple[int, ...]
+    start: int
+
+
+class Outline:
+    """What an equation says, whatever the sizes.
+
+    Args:
+        inputs: the labels of each operand, numbers from 0 on.
+        output: those of the result.
+
+    Attributes:
+        has_repeats: an operand has a label twice.
+        count: the number of labels.
+    """
+
+    __slots__ = (
+        "_alone", "_calls", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count", "has_repeats",
+        "inputs", "output",
+    )  # fmt: skip
+
+    def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
+        self.inputs, self.output = inputs, output
+        first, last = inputs[0], inputs[-1]
+        every = set(chain.from_iterable(inputs))
+        operands, self.count = len(inputs), len(every)
+        self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
+        self._sums_whole = False
+        self._calls, self._is_slow = max(operands - 1, 1), False
+        if operands == 1:
+            self._is_slow = every <= set(output)
+        elif operands == 2:
+            # A term with labels of its own is summed before.
+            lasts, firsts = every.difference(last, output), every.difference(first, output)
+            self._calls = 1 + bool(lasts) + bool(firsts)
+            self._is_slow = self._calls == 1 and needs_no_view(first, last, output)
+            # The sum of the term with all labels runs its innermost loop as often.
+            self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
+        self._text: str | None = None
+        self._einsum: Calls | None = None
+        self._recipes: dict[tuple[Pattern, ...], Recipe] = {}
+        self._alone: dict[Pattern, Calls] = {}
+        self._steps: dict[Path, list[NetworkStep]] = {}
+
+    @property
+    def text(self) -> str:
+        """The equation, in letters from a in order of appearance."""
+        if self._text is None:
+            self._text = native_equation(self.inputs, self.output)
+        return self._text
+
+    @property
+    def einsum(self) -> Calls:
+        """The framework's own einsum of all operands."""
+        if self._einsum is None:
+            calls, slots = Calls([Laid(labels) for labels in self.inputs]), tuple(range(len(self.inputs)))
+            calls.add(Native(len(slots), slots, self.text), slots, tuple(zip(self.output)))
+            self._einsum = calls.ended("einsum", self.output)
+        return self._einsum
+
+    def pair(self, lhs: Pattern, rhs: Pattern) -> Recipe:
+        """The recipe for two operands that lie like this."""
+        found = self._recipes.get((lhs, rhs))
+        if found is None:
+            first, second = self.inputs
+            found = Recipe((Laid(first, lhs), Laid(second, rhs)), ResultUse(self.output), self.output)
+            self._recipes[lhs, rhs] = found
+        return found
+
+    def alone(self, pattern: Pattern) -> Calls:
+        """The calls of a contraction of one operand without repeated labels that lies like this."""
+        calls = self._alone.get(pattern)
+        if calls is None:
+            array = Laid(self.inputs[0], pattern)
+            calls = Calls([array])
+            _, summed = calls.summed(0, array, self.output)
+            calls = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(self.output)
+            self._alone[pattern] = calls
+        return calls
+
+    def steps(self, path: Path) -> list[NetworkStep]:
+        """The steps of a path."""
+        steps = self._steps.get(path)
+        if steps is None:
+            if len(self._steps) >= _MOST_PATHS:
+                self._steps.clear()
+            steps = self._steps[path] = network_steps(self.inputs, self.output, path)
+        return steps
+
+    def is_one_einsum(self, sizes: Sizes, rules: Rules) -> bool:
+        """Whether the framework's own einsum alone is the fastest: not for a view, nor for a product of matrices."""
+        operands = len(self.inputs)
+        size = prod(sizes)
+        steps = size * max(operands - 1, 1)
+        # Compared first, as there may be more steps than a float holds.
+        if self._is_slow or steps > rules.rates.call * rules.rate * (operands + 1):
+            return False
+        innermost = size
+        for labels in self.inputs:
+            if labels and sizes[labels[-1]] < innermost:
+                innermost = sizes[labels[-1]]
+        rows = 0 if self._sums_whole else size / innermost
+        return rules.is_tiny(steps, rows, self.count, self._calls)
+
+
+@lru_cache(maxsize=1024)
+def outline(inputs: tuple[Labels, ...], output: Labels) -> Outline:
+    """What an equation says."""
+    return Outline(inputs, output)
+
+
+def takes_einsum(outline: Outline, traits: Traits, dtype: str) -> bool:
+    """Whether the framework's own einsum computes the whole contraction correctly, if no axis broadcasts.
+
+    Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
+    """
+    if not traits.rates.native or dtype not in traits.native_dtypes:
+        return False
+    if len(outline.inputs) > traits.native_max_operands or outline.count > traits.native_max_labels:
+        return False
+    return traits.native_any_labels or not (outline.has_repeats or not outline.count)
+
+
+def clear_parts(
+    outline: Outline, patterns: Sequence[Pattern] | None, path: Path, sizes: Sizes, rules: Rules
+) -> list[Part] | None:
+    """The calls of a contraction that has no size of 0, if they are clear.
+
+    Args:
+        outline: of the equation.
+        patterns: how the operands lie; None if one has another dtype than the result, repeated labels, axes of size 1,
+            or axes that overlap or broadcast.
+        path: of the steps.
+        sizes: of each label.
+        rules: of the framework, for the dtype.
+    """
+    if patterns is None or not rules.is_direct:
+        return None
+    output = outline.output
+    if len(patterns) == 2:
+        calls = outline.pair(*patterns).way(sizes, rules)
+        return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
+    if len(patterns) == 1:
+        return [Part(outline.alone(*patterns), sizes, (0,), 1)]
+    return _network(list(map(Laid, outline.inputs, patterns)), outline.steps(path), sizes, rules)
+
+
+# -- networks -------------------------------------------------------------------------------------------------------
+
+
+class NetworkStep:
+    """A step of a path of pairs.
+
+    Args:
+        pair: the two values: operands by their numbers, and then the results of the steps.
+        kept: the labels of the result.
+        partner: the value with which the result is multiplied; None for the last step.
+        contracted, batch: the labels that this product sums, and those that it keeps in both.
+    """
+
+    __slots__ = ("_batch", "_contracted", "_kept", "_recipes", "pair", "partner")
+
+    def __init__(
+        self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
+    ) -> None:
+        self.pair, self.partner = pair, partner
+        self._kept, self._contracted, self._batch = kept, contracted, batch
+        self._recipes: dict[tuple[Laid, Laid, Labels | None], tuple[Recipe, Labels, Labels]] = {}
+
+    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None) -> tuple[Recipe, Labels, Labels]:
+        """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
+
+        Args:
+            lhs, rhs: the two values.
+            other: the labels of the partner in memory order; None if it is not there yet.
+        """
+        key = lhs, rhs, other
+        found = self._recipes.get(key)
+        if found is None:
+            names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
+            numbers = dict(zip(names, count()))
+            if self.partner is None:
+                kept = tuple(map(numbers.__getitem__, self._kept))
+                use = ResultUse(kept)
+            else:
+                kept = tuple([number for label, number in numbers.items() if label in self._kept])
+                contracted = [numbers[label] for label in other or () if label in self._contracted]
+                batch = [numbers[label] for label in other or () if label in self._batch]
+                use = ResultUse(None, tuple(contracted), tuple(batch))
+            found = recipe(renamed(lhs, numbers), renamed(rhs, numbers), use, kept), names, kept
+            self._recipes[key] = found
+        return found
+
+
+_MOST_PATHS = 16
+"""Of an equation whose steps are kept."""
+
+
+def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> list[NetworkStep]:
+    """The steps of a path, whatever the sizes."""
+    uses = Counter(chain(output, *inputs))
+    alone = [label for label, number in uses.items() if number == 1]
+    made: dict[int, Labels] = dict(enumerate(inputs))
+    pairs = _nodes(path, len(inputs))
+    partners = {node: other for pair in pairs for node, other in (pair, pair[::-1])}
+    steps = []
+    for node, (first, second) in enumerate(pairs, len(inputs)):
+        lhs, rhs = made.pop(first), made.pop(second)
+        labels, summed = list(lhs), alone[:]
+        for label in rhs:
+            if label not in lhs:
+                labels.append(label)
+                continue
+            uses[label] -= 1
+            if uses[label] == 1:
+                summed.append(label)
+        made[node] = tuple([label for label in labels if label not in summed])
+        kept, partner = made[node], partners.get(node)
+        contracted = [label for label in kept if uses[label] == 2]
+        batch = [label for label in kept if uses[label] > 2]
+        steps.append(NetworkStep((first, second), output if partner is None else kept, partner, contracted, batch))
+    return steps
+
+
+def _nodes(path: Path, operands: int) -> list[tuple[int, int]]:
+    """The two values of each step: operands by their numbers, and then the results of the steps."""
+    left, pairs = list(range(operands)), []
+    for step in path:
+        if len(step) == 2:
+            first, second = sorted(step)
+            high, low = left.pop(second), left.pop(first)
+            pairs.append((low, high))
+            left.append(operands + len(pairs) - 1)
+        else:  # a step of one operand does nothing
+            left.append(left.pop(*step))
+    return pairs
+
+
+def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules) -> list[Part] | None:
+    """The calls of a path of pairs; None if those of a step are not clear."""
+    made = dict(enumerate(arrays))
+    slots, size = {number: number for number in made}, sizes.__getitem__
+    start, parts = len(arrays), []
+    for node, step in enumerate(steps, len(arrays)):
+        (first, second), partner = step.pair, step.partner
+        other = None if partner is None else made.get(partner)
+        found, names, kept = step.recipe(made.pop(first), made.pop(second), None if other is None else other.memory)
+        own = tuple(map(size, names))
+        calls = found.way(own, rules) if partner is None else found.step(own, kept, rules)
+        if calls is None:
+            return None
+        if partner is None:
+            calls = calls.delivered(kept)
+        parts.append(Part(calls, own, (slots[first], slots[second]), start))
+        start += len(calls.steps)
+        slots[node], made[node] = start - 1, calls.laid(names)
+    return parts
+
+
+# -- contractions ---------------------------------------------------------------------------------------------------
+
+
+def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
+    """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
+    parts = direct_parts(contraction)
+    if parts is None:
+        return None
+    ops = [op for part in parts for op in part.calls.ops(part.sizes, part.slots, part.start)]
+    return tuple(ops), ops[-1].out
+
+
+def direct_parts(contraction: Contraction) -> list[Part] | None:
+    """The calls of a contraction that has no size of 0, if they are clear."""
+    equation, dtype = contraction.equation, contraction.dtype
+    found, sizes, asked = (
+        outline(equation.inputs, equation.output),
+        equation.sizes,
+        rules(contraction.place.traits, dtype),
+    )
+    count = len(contraction.operands)
+    if found.is_one_einsum(sizes, asked) and may_be_one_einsum(contraction):
+        return [Part(found.einsum, sizes, tuple(range(count)), count)]
+    if not is_known(sizes):
+        return None
+    is_plain = not found.has_repeats and 1 not in chain.from_iterable(equation.shapes)
+    is_plain = is_plain and {operand.dtype for operand in contraction.operands} == {dtype}
+    patterns = patterns_of(contraction.operands) if is_plain else None
+    return clear_parts(found, patterns, contraction.path, sizes, asked)
+
+
+def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
+    """How operands without axes of size 1 lie; None if axes of one overlap or broadcast."""
+    patterns: list[Pattern] = []
+    for operand in operands:
+        if operand.strides is None:
+            patterns.append(())
+            continue
+        pattern = layout_pattern(operand.shape, operand.strides)
+        if pattern is None or 0 in [step for _, step in pattern]:
+            return None
+        patterns.append(pattern)
+    return patterns
+
+
+def one_einsum(contraction: Contraction) -> Op:
+    """The framework's own einsum, for all operands."""
+    equation = contraction.equation
+    return outline(equation.inputs, equation.output).einsum.steps[0].op
+
+
+def may_be_one_einsum(contraction: Contraction) -> bool:
+    """Whether the framework's own einsum computes the whole contraction correctly."""
+    equation, sizes = contraction.equation, contraction.equation.sizes
+    for operand, labels in zip(contraction.operands, equation.inputs):
+        if operand.dtype != contraction.dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
+            return False
+    return takes_einsum(outline(equation.inputs, equation.output), contraction.place.traits, contraction.dtype)

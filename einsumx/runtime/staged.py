@@ -1,0 +1,98 @@
+"""From the text of a call without keywords to kernels, in three stages, where the planner needs no search.
+
+A new text pays for what it says, a new layout for how its arrays lie, and a new size for sizes alone. No op and no
+program is made; :mod:`einsumx.runtime.prepare` makes them from the same recipes when somebody looks, and all others
+calls go there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from einsumx.imports import LazyModule
+from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.bind import SizedEquation
+from einsumx.measuring import wisdom
+from einsumx.measuring.calibration import place_of
+from einsumx.planner import clear
+from einsumx.planner.clear import Outline, Part
+from einsumx.planner.rules import rules
+from einsumx.runtime import equations, execute
+
+if TYPE_CHECKING:
+    from einsumx import log
+    from einsumx.adapters.base import Adapter, Run, Signature
+    from einsumx.ir.operand import Operand, Path
+    from einsumx.runtime import front
+    from einsumx.runtime.request import Written
+else:
+    log, front = LazyModule("einsumx.log"), LazyModule("einsumx.runtime.front")
+
+
+def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], optimize: Any = "auto") -> Run | None:
+    """The function for operands of these signatures, if it is clear without a search; otherwise None.
+
+    Args:
+        adapter: of the operands.
+        written: the equation.
+        signatures: those of the operands.
+        optimize: how to find a path, or the path.
+
+    Raises:
+        EinsumxError: the equation is wrong, or an operand's dtype is not one of numbers.
+    """
+    if type(optimize) not in (str, bool, tuple) or ("logging" in sys.modules and log.tells_plans()):
+        return None
+    operands = list(map(adapter.operand, signatures))
+    try:
+        numbered = equations.numbered(written, tuple([len(operand.shape) for operand in operands]))
+    except TypeError:  # a label that is no key
+        return None
+    devices = set(map(adapter.device_of, signatures))
+    if not numbered.inputs or len(devices) > 1:
+        return None
+    found, dtype = clear.outline(numbered.inputs, numbered.output), operands[0].dtype
+    sizes = _sizes(found, operands, dtype)
+    if sizes is None:
+        return None
+    (device,) = devices
+    place, count = place_of(PLUS_TIMES, adapter, device), len(operands)
+    traits = place.traits
+    if dtype == "object" or (traits.dtypes is not None and dtype not in traits.dtypes):
+        return None
+    asked = rules(traits, dtype)
+    known = wisdom.equations(adapter, device)
+    if not asked.is_direct or (known and found.text in known):
+        return None
+    path: Path = ()
+    if count > 2 or not (optimize is True or optimize is False or optimize == "auto"):
+        equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
+        path = front.searched_path(equation, optimize, operands, place, dtype, adapter)
+    if found.is_one_einsum(sizes, asked) and clear.takes_einsum(found, traits, dtype):
+        part = Part(found.einsum, sizes, tuple(range(count)), count)
+        return execute.run_of_parts([part], adapter, count, asked)
+    patterns = None if 1 in sizes or found.has_repeats else clear.patterns_of(operands)
+    if patterns is None:
+        return None
+    parts = clear.clear_parts(found, patterns, path, sizes, asked)
+    return None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
+
+
+_shape_of = attrgetter("shape")
+
+
+def _sizes(found: Outline, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
+    """The size of each label; None if one is 0 or unknown, an axis broadcasts or does not fit, or a dtype differs."""
+    sizes = [0] * found.count
+    for labels, operand in zip(found.inputs, operands):
+        if operand.dtype != dtype or operand.weak or operand.nnz is not None:
+            return None
+        for label, size in zip(labels, operand.shape):
+            if sizes[label] != size:
+                if sizes[label] or type(size) is not int:
+                    return None
+                sizes[label] = size
+    return None if 0 in sizes else tuple(sizes)

@@ -1,0 +1,152 @@
+"""What becomes of a contraction: a table of operands and of the words for how they are computed, by sizes and layouts.
+
+A word is the fate of one step, see :data:`einsumx.planner.array_calls.Fate`; "search" stands for what is not clear.
+"""
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+import einsumx
+from einsumx.adapters.registry import get_backend
+from einsumx.ir.operand import Operand
+from einsumx.planner import clear
+from einsumx.planner.rules import rules
+from einsumx.planner.strided import needs_no_view
+from einsumx.runtime import staged
+from einsumx.runtime.front import contraction
+from einsumx.runtime.request import Request
+
+NUMPY = get_backend("numpy")
+
+
+def fates(equation, *operands, backend="numpy"):
+    """The fate of each step for operands that are shapes, or shapes and strides."""
+    described = [Operand(*each) if isinstance(each[0], tuple) else Operand(each, "float64") for each in operands]
+    asked = contraction(Request(equation, ()), get_backend(backend), tuple(described), "cpu")
+    parts = clear.direct_parts(asked)
+    return "search" if parts is None else ", ".join(part.calls.fate for part in parts)
+
+
+def turned(*shape):
+    """An operand in Fortran order."""
+    return shape, "float64", tuple(math.prod(shape[:axis]) for axis in range(len(shape)))
+
+
+def gaps(rows, cols):
+    """A matrix with gaps between its rows."""
+    return (rows, cols), "float64", (cols + 1, 1)
+
+
+TABLE = [
+    # One operand.
+    ("ij->ji", [(30, 40)], "view"),
+    ("ij->ij", [(30, 40)], "view"),
+    ("ij->i", [(300, 400)], "sum"),
+    ("ij->i", [(3, 4)], "einsum"),
+    ("ii->", [(5, 5)], "einsum"),
+    ("ii->", [(5000, 5000)], "search"),
+    # Products of matrices, in place.
+    ("ij,jk->ik", [(5, 5), (5, 5)], "matmul"),
+    ("ij,jk->ik", [(300, 400), (400, 500)], "matmul"),
+    ("ij,kj->ki", [(300, 400), (500, 400)], "matmul"),
+    ("ij,jk->ik", [gaps(300, 400), turned(400, 500)], "matmul"),
+    ("bij,bjk->bik", [(40, 30, 30), (40, 30, 30)], "matmul"),
+    ("bind,bjnd->bnij", [(2, 100, 4, 16), (2, 120, 4, 16)], "matmul"),
+    ("abcd,cdef->abef", [(4, 5, 6, 7), (6, 7, 8, 9)], "matmul"),
+    ("i,i->", [(500,), (500,)], "matmul"),
+    ("ij,j->i", [(500, 400), (400,)], "matmul"),
+    # Too small for the calls around a product of matrices.
+    ("bij,bjk->bik", [(2, 2, 2), (2, 2, 2)], "einsum"),
+    ("abc,cab->b", [(3, 4, 5), (5, 3, 4)], "einsum"),
+    # Copies that take less time than a search, and others.
+    ("abc,bda->cd", [(8, 9, 10), (9, 11, 8)], "matmul of copies"),
+    ("abc,bda->cd", [(80, 90, 100), (90, 110, 80)], "search"),
+    # Free axes that do not merge are axes of the batch.
+    ("abc,bd->acd", [(30, 40, 50), (40, 60)], "matmul in loops"),
+    # Nothing is summed.
+    ("ij,ij->ij", [(300, 400), (300, 400)], "multiply"),
+    ("i,j->ij", [(300,), (400,)], "multiply"),
+    ("i,j->ij", [(8,), (9,)], "einsum"),
+    # Products of vectors.
+    ("bi,bi->b", [(300, 400), (300, 400)], "matmul"),
+    # Networks.
+    ("ij,jk,kl->il", [(30, 40), (40, 50), (50, 60)], "matmul, matmul"),
+    ("abc,bdef,cfg->adeg", [(9, 3, 9), (3, 3, 2, 2), (9, 2, 9)], "matmul, matmul of copies"),
+    # Axes of size 1, and those that broadcast.
+    ("ij,jk->ik", [(1, 400), (400, 500)], "search"),
+    ("ij,jk->ik", [(300, 1), (400, 500)], "search"),
+]
+
+
+@pytest.mark.parametrize(("equation", "operands", "expected"), TABLE)
+def test_the_fate_of_a_contraction(equation, operands, expected):
+    assert fates(equation, *operands) == expected
+
+
+@pytest.mark.parametrize("backend", ["mxnet", "jax"])
+def test_other_memory_models_have_no_fate(backend):
+    assert fates("ij,jk->ik", (30, 40), (40, 50), backend=backend) == "search"
+
+
+def test_a_product_of_matrices_or_elements_takes_these_as_they_are():
+    assert needs_no_view((0, 1), (1, 2), (0, 2))
+    assert needs_no_view((0, 1), (0, 1), (0, 1))
+    assert not needs_no_view((0, 1), (0, 1), (0,))
+    assert not needs_no_view((0, 1, 2), (2, 3), (0, 1, 3))
+
+
+def problem(draw, least, most, operands):
+    """A random contraction of arrays in random memory orders."""
+    while True:
+        labels = draw.sample("abcdefghij", draw.randint(2, 6))
+        sizes = {label: draw.randint(2, max(2, round(most ** (1 / len(labels)) * 1.6))) for label in labels}
+        terms = [draw.sample(labels, draw.randint(1, len(labels))) for _ in range(operands)]
+        if set().union(*terms) != set(labels) or not least <= math.prod(sizes.values()) < most:
+            continue
+        output = [label for label in labels if draw.random() < 0.5]
+        arrays = []
+        for term in terms:
+            order = draw.sample(range(len(term)), len(term)) if draw.random() < 0.3 else list(range(len(term)))
+            array = np.arange(math.prod(sizes[label] for label in term)) % 7 - 3.0
+            array = array.reshape([sizes[term[axis]] for axis in order]).transpose(np.argsort(order))
+            arrays.append(array)
+        return f"{','.join(map(''.join, terms))}->{''.join(output)}", arrays
+
+
+@pytest.mark.parametrize(
+    ("operands", "least", "most", "share"), [(2, 1, 3000, 0.99), (2, 3000, 100_000, 0.8), (3, 100, 20_000, 0.9)]
+)
+def test_most_first_calls_need_no_search_and_compute_what_their_plan_does(operands, least, most, share):
+    draw = random.Random(operands + most)
+    count, staged_count = 150, 0
+    for _ in range(count):
+        equation, arrays = problem(draw, least, most, operands)
+        run = staged.run_of(NUMPY, equation, list(map(NUMPY.signature, arrays)))
+        planned = einsumx.plan(equation, *arrays)(*arrays)
+        np.testing.assert_array_equal(planned, np.einsum(equation, *arrays, optimize=True))
+        if run is not None:
+            staged_count += 1
+            result = run(*arrays)
+            assert result.tobytes() == planned.tobytes(), equation
+            assert result.strides == planned.strides, equation
+    assert staged_count >= share * count
+
+
+def test_sizes_alone_ask_for_no_new_recipe():
+    einsumx.cache_clear()
+    einsumx.einsum("bind,bjnd->bnij", np.ones((2, 10, 4, 16)), np.ones((2, 12, 4, 16)))
+    found = clear.outline(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4))
+    recipe = found.pair((), ())
+    einsumx.einsum("bind,bjnd->bnij", np.ones((3, 11, 5, 16)), np.ones((3, 13, 5, 16)))
+    assert found.pair((), ()) is recipe
+    einsumx.einsum("wxyz,wvyz->wyxv", np.ones((3, 11, 5, 16)), np.ones((3, 14, 5, 16)))
+    assert clear.outline(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4)) is found
+
+
+def test_what_a_product_depends_on_is_found_once():
+    traits = NUMPY.traits("cpu")
+    assert rules(traits, "float64") is rules(traits, "float64")
+    assert not rules(traits, "float16").is_direct
