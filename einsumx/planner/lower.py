@@ -13,8 +13,6 @@ from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction
-from einsumx.ir.cost_model import CostModel
-from einsumx.ir.layout import contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
@@ -86,7 +84,7 @@ def _lowered(contraction: Contraction, names: Sequence[str]) -> tuple[tuple[Op, 
         return (one_einsum(contraction),), count
     lowering, slot = _compute(contraction, names)
     calls, result = simplify.simplify(lowering.ops, [operand.shape for operand in operands], slot)
-    if not names and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(contraction, calls):
+    if not names and _may_be_one_einsum(contraction) and _one_einsum_is_cheaper(lowering, contraction, calls):
         return (one_einsum(contraction),), count
     return calls, result
 
@@ -141,7 +139,7 @@ def _rounds_once(calls: Sequence[Op], operands: Sequence[Operand], traits: Trait
             case ops.Matmul():
                 values = slots.described(calls, operands)
                 return _product_of(values[op.lhs].shape, values[op.rhs].shape) in wide
-            case ops.Native() if traits.arrays == "einsum":
+            case ops.Native() if traits.einsum_factor(op.equation) is not None:
                 return "matmul" in wide
             case ops.Sum():
                 return "sum" in wide
@@ -158,26 +156,21 @@ def _product_of(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> WideOp:
     return "dot" if prod(lhs[:-1]) == prod(rhs[1:]) == 1 else "matmul"
 
 
-def _one_einsum_is_cheaper(contraction: Contraction, calls: Sequence[Op]) -> bool:
+def _one_einsum_is_cheaper(lowering: Lowering, contraction: Contraction, calls: Sequence[Op]) -> bool:
     """Whether the framework's own einsum takes less time than the mere overhead of ``calls``."""
     equation, operands, traits = contraction.equation, contraction.operands, contraction.place.traits
     work = [op for op in calls if op.effect != "view"]
     if (traits.views and not work) or (len(calls) == 1 and isinstance(calls[0], ops.Native | ops.Matmul)):
         return False  # the own einsum would copy
-    model = CostModel(traits, contraction.dtype)
+    model = lowering.model(contraction.dtype)
     overhead = sum([model.overhead(op) for op in calls])
-    count, sizes, steps = len(operands), equation.sizes, prod(equation.sizes)
+    count, steps = len(operands), prod(equation.sizes)
     if model.least_einsum(steps, count) >= overhead:
         return False
-    orders = [*map(_in_memory_order, equation.inputs, operands), equation.output]
-    arrays = [[label for label in order if sizes[label] != 1] for order in orders]
-    loops = outer_loops(arrays[:-1], arrays[-1])
-    rows, fills = (prod([sizes[label] for label in labels]) for labels in (loops.outer, loops.filled))
-    return model.einsum(steps, rows, fills, loops.count, count, loops.is_packed) < overhead
-
-
-def _in_memory_order(labels: Labels, operand: Operand) -> list[int]:
-    return [labels[axis] for axis in memory_order(operand.strides or contiguous(operand.shape))]
+    strides = [operand.strides for operand in operands]
+    terms = list(map(lowering.term, range(count), equation.inputs, strides))
+    loops = outer_loops([lowering.long(term.memory) for term in terms], lowering.long(equation.output))
+    return lowering.einsum_seconds(contraction.dtype, steps, loops, count) < overhead
 
 
 def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, between: str = "", sums: str = "") -> int:
@@ -217,10 +210,10 @@ def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, betwee
             term = lowering.cast(term, cast)
     term = lowering.expand(term, repeated)
     term = lowering.permute(term, equation.output, "the result in the order of the output")
-    traits = lowering.traits
     is_view = len(path[0]) == 1 and all(op.effect == "view" for op in lowering.ops)
-    if repeated or (is_view and not (traits.views and set(equation.inputs[0]) <= set(equation.output))):
-        return lowering.add(ops.Copy, term.slot, f"a result of its own, as {_why_own(traits, repeated)}")
+    if repeated or (is_view and not (lowering.traits.views and set(equation.inputs[0]) <= set(equation.output))):
+        reason = "all operands repeat themselves along an axis" if repeated else "the own einsum returns no view here"
+        return lowering.add(ops.Copy, term.slot, f"a result of its own, as {reason}")
     if term.slot < len(operands):  # a result is never the operand itself, though it may be a view
         return lowering.reshape(term.slot, equation.output).slot
     return term.slot
@@ -307,27 +300,16 @@ def _without_repeats(lowering: Lowering, terms: list[Term], output: Labels) -> t
     multiplies the result by their size. A single operand keeps the labels of the output, so that its rearrangements are
     views.
     """
-    flat = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride == 0}
-    flat = {label for label in flat if lowering.sizes[label] > 1}
+    axes = [(label, step) for term in terms for label, step in term.steps.items()]
+    flat = {label for label, step in axes if step == 0 and lowering.sizes[label] > 1}
     if len(terms) == 1:
         flat.difference_update(output)
     if not flat:
         return terms, (), ()
-    real = {label for term in terms for label, stride in zip(term.labels, term.strides) if stride != 0}
-    stripped = [
-        lowering.first(
-            term, tuple(label for label, stride in zip(term.labels, term.strides) if label in flat and stride == 0)
-        )
-        for term in terms
-    ]
+    real = {label for label, step in axes if step != 0}
+    stripped = [lowering.first(term, [label for label in flat if term.steps.get(label) == 0]) for term in terms]
     repeated = tuple(label for label in output if label in flat and label not in real)
     return stripped, repeated, tuple(sorted(flat - real - set(output)))
-
-
-def _why_own(traits: Traits, repeated: Labels) -> str:
-    if repeated:
-        return "all operands repeat themselves along an axis of it"
-    return "only a rearrangement returns a view" if traits.views else "the framework returns no views"
 
 
 def _needed(slot: int, equation: SizedEquation) -> frozenset[int]:

@@ -6,7 +6,7 @@ How a pair is computed depends on how arrays lie in memory, so each kind has a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from math import prod
@@ -63,21 +63,6 @@ class Pair(NamedTuple):
     def is_dots(self) -> bool:
         """Whether it consists of products of vectors, one for each element of the result."""
         return bool(self.batch) and not (self.lhs_free or self.rhs_free)
-
-
-def pair_of(lhs: Term, rhs: Term, keep: frozenset[int], dtype: str, use: ResultUse) -> Pair:
-    """Two terms with their labels in classes; those in ``keep`` are not summed."""
-    shared = [label for label in lhs.labels if label in rhs.labels]
-    return Pair(
-        lhs,
-        rhs,
-        tuple([label for label in shared if label in keep]),
-        tuple([label for label in shared if label not in keep]),
-        tuple([label for label in lhs.labels if label not in shared]),
-        tuple([label for label in rhs.labels if label not in shared]),
-        dtype,
-        use,
-    )
 
 
 class Side(NamedTuple):
@@ -161,11 +146,15 @@ class Lowering:
         """The sizes of ``labels``."""
         return tuple(map(self.sizes.__getitem__, labels))
 
+    def long(self, labels: Sequence[int]) -> list[int]:
+        """``labels`` without those of size 1."""
+        return [label for label in labels if self.sizes[label] != 1]
+
     def copy_seconds(self, dtype: str, source: Labels, target: Labels) -> float:
         """The time of a copy from one order of axes to another."""
         key = dtype, source, target
         if key not in self._copies:
-            before, after = ([label for label in order if self.sizes[label] != 1] for order in (source, target))
+            before, after = self.long(source), self.long(target)
             runs, turned = self.size(run_counters(before, after)), before[-1:] != after[-1:]
             self._copies[key] = self.model(dtype).copy(self.size(before), runs, turned=turned)
         return self._copies[key]
@@ -227,7 +216,7 @@ class Lowering:
         term = self.permute(term, tuple(chain.from_iterable(runs)), reason)
         return self.add(ops.Reshape, term.slot, tuple(map(self.size, runs)))
 
-    def first(self, term: Term, labels: Labels) -> Term:
+    def first(self, term: Term, labels: Collection[int]) -> Term:
         """Drop ``labels``, whose strides are 0."""
         axes = tuple([axis for axis, label in enumerate(term.labels) if label in labels])
         return self._apply(ops.First, term, axes) if axes else term
@@ -300,7 +289,19 @@ class Lowering:
                     self.sum(self.settled(term), [label for label in term.labels if label in summed])
                     for term in (lhs, rhs)
                 ]
-        return self.product(pair_of(lhs, rhs, keep, dtype, use)._replace(sums=sums))
+        common = [label for label in lhs.labels if label in shared]
+        pair = Pair(
+            lhs,
+            rhs,
+            batch=tuple([label for label in common if label in keep]),
+            contracted=tuple([label for label in common if label not in keep]),
+            lhs_free=tuple([label for label in lhs.labels if label not in shared]),
+            rhs_free=tuple([label for label in rhs.labels if label not in shared]),
+            dtype=dtype,
+            use=use,
+            sums=sums,
+        )
+        return self.product(pair)
 
     def product(self, pair: Pair) -> Term:
         """The pair by the kernels that take its dtype."""
@@ -383,16 +384,15 @@ class Lowering:
 
     def einsum_order(self, pair: Pair) -> tuple[Labels, float]:
         """The order of the result for which the framework's own einsum is fastest, and its seconds."""
-        terms = [[label for label in term.labels if self.sizes[label] != 1] for term in (pair.lhs, pair.rhs)]
-        loops = outer_loops(terms, [label for label in pair.kept if self.sizes[label] != 1])
-        return pair.kept, self.einsum_seconds(pair, loops)
+        steps = self.size((*pair.kept, *pair.contracted))
+        loops = outer_loops([self.long(pair.lhs.memory), self.long(pair.rhs.memory)], self.long(pair.kept))
+        return pair.kept, self.einsum_seconds(pair.dtype, steps, loops)
 
     def takes_labels(self, pair: Pair) -> bool:
         """Whether the framework's own einsum takes so many labels."""
         return len(pair.kept) + len(pair.contracted) <= self.traits.native_max_labels
 
-    def einsum_seconds(self, pair: Pair, loops: Loops[int], *, has_steps: bool = False) -> float:
-        """The time of the framework's own einsum with these loops, if ``has_steps`` with steps along the innermost."""
+    def einsum_seconds(self, dtype: str, steps: int, loops: Loops[int], count: int = 2, packed: bool = True) -> float:
+        """The time of the framework's own einsum of ``count`` operands, which are ``packed`` along these loops."""
         rows, fills = self.size(loops.outer), self.size(loops.filled)
-        steps = self.size((*pair.kept, *pair.contracted))
-        return self.model(pair.dtype).einsum(steps, rows, fills, loops.count, 2, loops.is_packed and not has_steps)
+        return self.model(dtype).einsum(steps, rows, fills, loops.count, count, loops.is_packed and packed)

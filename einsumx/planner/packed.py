@@ -185,8 +185,7 @@ class PackedLowering(Lowering):
 
     def _copy(self, dtype: str, source: Labels, target: Labels) -> float:
         """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
-        before, after = ([label for label in order if self.sizes[label] != 1] for order in (source, target))
-        return 0.0 if before == after else self.copy_seconds(dtype, source, target)
+        return 0.0 if self.long(source) == self.long(target) else self.copy_seconds(dtype, source, target)
 
     def _turn(self, pair: Pair, result: Labels) -> float | None:
         """The seconds of the copy that brings the result into the order in which it is needed; None without one."""

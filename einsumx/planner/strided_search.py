@@ -155,19 +155,18 @@ class StridedLowering(Lowering):
 
         It may loop faster if the result follows the operands, but then the requested order takes a view.
         """
-        terms, sizes = (pair.lhs, pair.rhs), self.sizes
-        operands = [[label for label in term.memory if sizes[label] != 1] for term in terms]
-        has_steps = any(memory and term.steps[memory[-1]] != 1 for term, memory in zip(terms, operands))
-        target = pair.kept
-        wanted = [label for label in target if sizes[label] != 1]
-        seconds = self.einsum_seconds(pair, outer_loops(operands, wanted), has_steps=has_steps)
+        target, terms = pair.kept, (pair.lhs, pair.rhs)
+        operands, wanted = [self.long(term.memory) for term in terms], self.long(target)
+        packed = all(not memory or term.steps[memory[-1]] == 1 for term, memory in zip(terms, operands))
+        steps = self.size((*target, *pair.contracted))
+        seconds = self.einsum_seconds(pair.dtype, steps, outer_loops(operands, wanted), packed=packed)
         order, loops = natural_order(operands, wanted)
-        natural = (*order, *[label for label in target if sizes[label] == 1])
+        natural = (*order, *[label for label in target if self.sizes[label] == 1])
         if natural != target:
-            followed = self.einsum_seconds(pair, Loops(loops, [*operands, order]), has_steps=has_steps)
+            followed = self.einsum_seconds(pair.dtype, steps, Loops(loops, [*operands, order]), packed=packed)
             # Of equals, the order of the operands, in which outer loops read memory better, too.
             if followed <= seconds:
-                result = einsum_result(natural, pair.use, self.size((*target, *pair.contracted)))
+                result = einsum_result(natural, pair.use, steps)
                 return result, followed + (result == natural) * self.traits.rates.view
         return target, seconds
 
