@@ -49,6 +49,12 @@ class Laid(NamedTuple):
         """Whether it is not contiguous in the order of its axes in memory."""
         return any(step != 1 for _, step in self.pattern)
 
+    def follows(self, outer: int, inner: int) -> bool:
+        """Whether a label lies right inside of another one, without a gap, so that they are one axis."""
+        order = self.inward
+        place = [label for label, _ in order].index(outer)
+        return place > 0 and order[place][1] == 1 and order[place - 1][0] == inner
+
     def merged(self, labels: Labels) -> int | None:
         """1 if these are its innermost labels in memory, in this order and without gaps, or none; otherwise None."""
         if not labels:

@@ -18,7 +18,7 @@ from itertools import count
 from math import prod
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
-from einsumx.ir.layout import layout_pattern
+from einsumx.ir.layout import cut, layout_pattern
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Matmul, Multiply, Op
 from einsumx.ir.rates import Rates
@@ -26,7 +26,7 @@ from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, renamed, singles
 from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules, rules
-from einsumx.planner.terms import Labels, ResultUse, Term
+from einsumx.planner.terms import Groups, Labels, ResultUse, Term
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
@@ -153,16 +153,18 @@ class Reading:
     Args:
         recipe: the product.
         copied: why the left and the right operand are copied; empty if they are read in place.
+        runs: the labels of each batch axis, if they are not one each.
 
     Attributes:
         sides: the operands.
         batch: the labels of the batch axes.
+        runs: those of each.
         is_in_place: neither is copied.
     """
 
-    __slots__ = ("_calls", "_loops", "_turns", "batch", "is_in_place", "recipe", "sides")
+    __slots__ = ("_calls", "_loops", "_turns", "batch", "is_in_place", "recipe", "runs", "sides")
 
-    def __init__(self, recipe: Recipe, copied: tuple[str, str]) -> None:
+    def __init__(self, recipe: Recipe, copied: tuple[str, str], runs: Groups | None = None) -> None:
         left, right, batch = recipe.left, recipe.right, recipe.batch
         if copied != IN_PLACE or left.loops or right.loops:
             others = left.contracted
@@ -176,6 +178,7 @@ class Reading:
             for side in (left, right):
                 side.own = tuple([label for label in batch if label in side.array.labels])
         self.recipe, self.sides, self.batch = recipe, (left, right), batch
+        self.runs = singles(batch) if runs is None else runs
         self.is_in_place = not (left.copied or right.copied)
         self._turns: dict[tuple[bool, tuple[bool, bool]], int] = {}
         self._calls: dict[bool, Calls] = {}
@@ -231,7 +234,7 @@ class Reading:
         first, second = recipe.slots[::-1] if is_swapped else recipe.slots
         lhs = self._matrix(calls, first, left, is_left=True)
         rhs = self._matrix(calls, second, right, is_left=False)
-        axes = singles(batch)
+        axes = self.runs
         if left.free or batch:
             axes = (*axes, left.free)
         if right.free or batch:
@@ -254,9 +257,9 @@ class Reading:
             slot = calls.copy(calls.transpose(slot, labels, packed), side.copied)
             labels = packed
         slot = calls.transpose(slot, labels, order)
-        if len(free) == 1 == len(contracted) and len(own) == len(self.batch):
+        if len(free) == 1 == len(contracted) and len(own) == len(self.runs):
             return slot if flat is None else calls.reshape(slot, singles(labels))
-        lead = tuple([(label,) if label in own else () for label in self.batch])
+        lead = tuple([run if run[0] in own else () for run in self.runs])
         if free or self.batch:
             return calls.reshape(slot, (*lead, free, contracted) if is_left else (*lead, contracted, free))
         return calls.reshape(slot, (contracted,)) if len(labels) > 1 or flat is not None else slot
@@ -305,8 +308,8 @@ class Recipe:
     """
 
     __slots__ = (
-        "_all", "_before", "_multiplied", "_native", "_orders", "arrays", "batch", "count", "is_readable",
-        "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
+        "_all", "_before", "_fused", "_is_fused", "_multiplied", "_native", "_orders", "arrays", "batch", "count",
+        "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
     )  # fmt: skip
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
@@ -337,6 +340,8 @@ class Recipe:
         self._multiplied: dict[tuple[Labels, tuple[str, str]], Calls] = {}
         self._orders: Orders | None = None
         self._all: Calls | None = None
+        self._fused: Reading | None = None
+        self._is_fused = False
 
     def begun(self) -> Calls:
         """The calls that come first."""
@@ -346,6 +351,21 @@ class Recipe:
         """A new one of the products of matrices."""
         reading = self.readings[copied] = Reading(self, copied)
         return reading
+
+    def fused(self) -> Reading | None:
+        """The product whose batch axes are one where they lie so in both operands; None if other orders fuse more."""
+        if not self._is_fused:
+            self._is_fused = True
+            arrays = self.left.array, self.right.array
+            orders = [self.batch, *[tuple(filter(self.batch.__contains__, array.memory)) for array in arrays]]
+
+            def continues(run: Labels, label: int) -> bool:
+                return all(array.follows(run[-1], label) for array in arrays)
+
+            runs = [cut(order, continues) for order in orders]
+            if len(runs[0]) == min(map(len, runs)):
+                self._fused = Reading(self, IN_PLACE, tuple(runs[0]))
+        return self._fused
 
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
         """The calls for sizes of the labels; None if a search may find better ones, or the framework takes others."""
@@ -373,7 +393,7 @@ class Recipe:
         if not is_matmul or (self.batch and rows == cols == 1 and not may_be_native):
             return None  # for products of vectors, a multiplication and a sum may be faster
         most = rules.traits.max_batch_axes
-        if most is not None and len(self.batch) > most:
+        if most is not None and len(self.batch) > most and not self.is_readable:
             return None
         return Product(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
 
@@ -481,6 +501,12 @@ class Product:
         if copied is None:
             return None
         reading = recipe.readings.get(copied) or recipe.reading(copied)
+        most = rules.traits.max_batch_axes
+        if most is not None and len(reading.batch) > most:
+            fused = recipe.fused()
+            if fused is None:
+                return None
+            reading = fused
         layout = rules.batch if reading.batch else rules.matrix
         if layout != "strided":
             return self._of_packed(reading, layout == "C")
@@ -513,9 +539,14 @@ class Product:
             if len(right.loops) <= room and self._do_loops_pay(right, cols, rows):
                 rhs = ""
         if not (lhs or rhs) and left.contracted != right.contracted:
-            lhs, rhs = (_OTHER_ORDER, "") if rows <= cols else ("", _OTHER_ORDER)
+            is_left = rows <= cols
+            if rows == cols == 1:  # a copy runs along the innermost axis of the other operand
+                is_left = self._sizes[left.array.memory[-1]] <= self._sizes[right.array.memory[-1]]
+            lhs, rhs = (_OTHER_ORDER, "") if is_left else ("", _OTHER_ORDER)
         copied = matrices * inner * (rows * bool(lhs) + cols * bool(rhs))
-        is_clear = may_be_native and rows == cols == 1 and inner > _TINY
+        # Without a batch and a common innermost label, there are no shorter products to be summed afterwards.
+        is_clear = may_be_native or not (self._recipe.batch or left.array.memory[-1:] == right.array.memory[-1:])
+        is_clear = is_clear and rows == cols == 1 and inner > _TINY
         if is_clear and (matrices * inner <= _QUICK or left.array.memory == right.array.memory):
             return lhs, rhs
         if copied > _worth_a_search(use):
