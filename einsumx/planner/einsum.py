@@ -5,14 +5,12 @@ No step merges axes, as arrays may be sharded over devices along some of them.
 
 from __future__ import annotations
 
-from einsumx.ir import ops
 from einsumx.ir.operand import Operand
 from einsumx.planner.lowering import Lowering, Pair
-from einsumx.planner.packed import PackedLowering
 from einsumx.planner.terms import Labels, Term
 
 
-class EinsumLowering(PackedLowering):
+class EinsumLowering(Lowering):
     """Appends the library's own einsum for each product of two terms, and for each sum over diagonals."""
 
     def read(self, slot: int, labels: Labels, operand: Operand) -> Term:
@@ -31,25 +29,22 @@ class EinsumLowering(PackedLowering):
             return self.diagonal(term)
         return self.native((term,), kept)
 
-    def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
-        """The axes in the order of ``labels``, none merged."""
-        if labels == term.labels:
-            return term
-        return self._apply(ops.Transpose, term, tuple(map(term.labels.index, labels)), reason)
-
     def product(self, pair: Pair) -> Term:
         """The pair by the kernels that take its dtype.
 
-        An elementwise product broadcasts its result before devices exchange it, the own einsum sends an operand.
+        Where axes are sharded, an elementwise product broadcasts before it moves its result; the own einsum moves an
+        operand.
         """
         is_broadcast = pair.lhs.labels and pair.rhs.labels and (pair.lhs_free or pair.rhs_free)
         if not pair.contracted and not (is_broadcast and pair.dtype in self.traits.matmul_dtypes):
             return self.multiply(pair)
-        return Lowering.product(self, pair)
+        return super().product(pair)
 
     def chosen(self, pair: Pair) -> Term:
-        """The own einsum, which is the only candidate but for sums in a wider dtype."""
-        return super().chosen(pair) if pair.sums else self.own_einsum(pair)
+        """The own einsum, which is the only candidate; it sums in the dtype of its operands."""
+        if pair.sums:
+            pair = pair._replace(lhs=self.cast(pair.lhs, pair.sums), rhs=self.cast(pair.rhs, pair.sums))
+        return self.own_einsum(pair)
 
     def own_einsum(self, pair: Pair) -> Term:
         """The pair by the library's own einsum, of any number of labels."""

@@ -122,7 +122,8 @@ class Lowering:
         listed: the candidates for each step so far.
     """
 
-    why_diagonals_copy: ClassVar[str] = ""
+    has_views: ClassVar[bool] = False
+    """Whether transposes and diagonals are views."""
 
     def __init__(self, sizes: Sequence[int], traits: Traits, slots: int, names: Sequence[str] = ()) -> None:
         self.sizes, self.traits, self.slots = sizes, traits, slots
@@ -200,7 +201,8 @@ class Lowering:
                 for axis, label in enumerate(term.labels)
                 if label in term.labels[axis + 1 :]
             )
-            term = self._apply(ops.Diagonal, term, first, second, self.why_diagonals_copy)
+            reason = "" if self.has_views else "its diagonal, as the framework has no views of diagonals"
+            term = self._apply(ops.Diagonal, term, first, second, reason)
         return term
 
     def settled(self, term: Term) -> Term:
@@ -265,8 +267,11 @@ class Lowering:
         return self._apply(ops.Cast, term, dtype)
 
     def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
-        """The axes in the order of ``labels``: a view of an array with strides, otherwise a copy for ``reason``."""
-        raise NotImplementedError
+        """The axes in the order of ``labels``: a view, or else a copy for ``reason``."""
+        if labels == term.labels:
+            return term
+        axes = tuple(map(term.labels.index, labels))
+        return self._apply(ops.Transpose, term, axes, "" if self.has_views else reason)
 
     def pack(self, term: Term, labels: Labels, reason: str) -> Term:
         """The axes in the order of ``labels``, C-contiguous."""

@@ -53,8 +53,6 @@ class _Product(NamedTuple):
 class PackedLowering(Lowering):
     """Appends ops whose results are all C-contiguous."""
 
-    why_diagonals_copy = "its diagonal, as the framework has no views of diagonals"
-
     def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
         """The axes in the order of ``labels``, by a copy whose axes are as few as possible."""
         if labels == term.labels:

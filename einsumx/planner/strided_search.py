@@ -59,13 +59,7 @@ class _Product(NamedTuple):
 class StridedLowering(Lowering):
     """Appends ops that take and return views."""
 
-    def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
-        """The axes in the order of ``labels``, by a view."""
-        if labels == term.labels:
-            return term
-        axes = tuple(map(term.labels.index, labels))
-        slot = self.add(ops.Transpose, term.slot, axes)
-        return Term(slot, labels, tuple([term.strides[axis] for axis in axes]), self.sizes, term.memory)
+    has_views = True
 
     def product(self, pair: Pair) -> Term:
         """A product whose ops are clear, or else the cheapest candidate."""

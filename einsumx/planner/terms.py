@@ -7,9 +7,7 @@ from itertools import chain
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from einsumx.ir.bind import SizedEquation
 from einsumx.ir.layout import contiguous, cut, memory_order, merged_stride
-from einsumx.ir.operand import Operand
 from einsumx.ir.parse import SYMBOLS, symbol
 
 Labels: TypeAlias = tuple[int, ...]
@@ -25,7 +23,6 @@ class Term:
         slot, labels: of the value.
         strides: of its axes; None if it is C-contiguous.
         sizes: of all labels.
-        memory: its labels from the outermost in memory to the innermost, if they are known.
         flat: the axes that its slot has, if each is not one label; only of C-contiguous terms.
     """
 
@@ -45,7 +42,6 @@ class Term:
         labels: Labels,
         strides: tuple[int, ...] | None,
         sizes: Sequence[int],
-        memory: Labels | None = None,
         flat: Groups | None = None,
     ) -> None:
         self.slot, self.labels, self.sizes, self.flat = slot, labels, sizes, flat
@@ -53,8 +49,6 @@ class Term:
             self.is_packed, self.memory = True, labels
         else:
             self.is_packed, self.strides = False, strides
-            if memory is not None:
-                self.memory = memory
 
     def __getattr__(self, name: str) -> Any:
         """An attribute that is computed when it is first asked for."""
@@ -94,19 +88,6 @@ class Term:
     def runs(self, labels: Collection[int]) -> list[Labels]:
         """``labels`` in memory order, as the longest runs that each merge into one axis."""
         return cut(self.in_memory_order(labels), lambda run, label: self.merged((*run, label)) is not None)
-
-
-def plain_terms(equation: SizedEquation, operands: Sequence[Operand], dtype: str) -> list[Term] | None:
-    """The operands as they are; None if one has another dtype, or has repeated labels or axes that broadcast."""
-    sizes, terms = equation.sizes, []
-    for slot, (labels, operand) in enumerate(zip(equation.inputs, operands)):
-        strides = operand.strides
-        if operand.dtype != dtype or len(set(labels)) < len(labels) or (strides is not None and 0 in strides):
-            return None
-        if 1 in operand.shape and operand.shape != tuple(map(sizes.__getitem__, labels)):
-            return None
-        terms.append(Term(slot, labels, strides, sizes))
-    return terms
 
 
 class ResultUse(NamedTuple):
