@@ -324,8 +324,9 @@ class Lowering:
         if self.names:
             found = list(self.candidates(pair, every=True))
             self.listed[-1] += found
+            selected = self.names[len(self.listed) - 1 : len(self.listed)]  # none for steps without a name
             for candidate in found:
-                if candidate.name in self.names[len(self.listed) - 1 :][:1]:
+                if candidate.name in selected:
                     return candidate.write()
         return min(self.candidates(pair, every=False), key=seconds_of).write()
 

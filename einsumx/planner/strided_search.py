@@ -104,23 +104,22 @@ class StridedLowering(Lowering):
     def _written(self, products: Iterable[_Product], pair: Pair, every: bool) -> Iterator[Candidate]:
         """The candidates that append these products."""
         for product in products:
-            swapped, (left, right) = product.sides[0].term is pair.rhs, product.sides
-            batch, summed = [*map(listed, product.batch)] if every else [], product.summed
-            name = product_name(batch, product.sides, product.contracted, summed, swapped=swapped) if every else ""
-            is_looped, is_summed = bool(left.loops or right.loops), bool(product.summed)
+            (left, right), summed, name = product.sides, product.summed, ""
+            swapped, has_loops = left.term is pair.rhs, bool(left.loops or right.loops)
+            if every:
+                batch = list(map(listed, product.batch))
+                name = product_name(batch, product.sides, product.contracted, summed, swapped=swapped)
             is_long = every and product.seconds > _LONG
             for threads in self.traits.threads(pair.dtype) if is_long else _ANY_THREADS:
-                kind = (swapped, left.is_copied, right.is_copied, is_looped, is_summed, product.is_ready, threads)
+                kind = (swapped, left.is_copied, right.is_copied, has_loops, bool(summed), product.is_ready, threads)
                 write = partial(self._multiplied, pair, product, threads)
                 yield Candidate(f"{name} {threads}".rstrip(), product.seconds, kind, write)
 
     def _multiplied(self, pair: Pair, product: _Product, threads: Threads) -> Term:
         """Append the ops of a product of matrices."""
         left, right = product.sides
-        lhs, rhs = (
-            self._operand(pair, product, left, on_right=False),
-            self._operand(pair, product, right, on_right=True),
-        )
+        lhs = self._operand(pair, product, left, on_right=False)
+        rhs = self._operand(pair, product, right, on_right=True)
         out = self.add(ops.Matmul, lhs, rhs, False, False, threads, pair.sums)
         return self.sum(self.reshape(out, product.result), product.summed)
 
