@@ -86,6 +86,22 @@ def test_the_fate_of_a_contraction(equation, operands, expected):
     assert fates(equation, *operands) == expected
 
 
+@pytest.mark.parametrize(
+    ("equation", "operands", "expected"),
+    [
+        ("ab,ab->a", [(30, 7), (30, 7)], "multiply and sum"),
+        ("ab,ab->a", [(3, 700), (3, 700)], "matmul"),
+        ("abc,cab->", [(9, 10, 11), (11, 9, 10)], "matmul of copies"),
+        ("bnid,bnjd->bnij", [(2, 4, 100, 16), (2, 4, 120, 16)], "matmul"),
+        ("bind,bjnd->bnij", [(2, 100, 4, 16), (2, 120, 4, 16)], "matmul"),
+    ],
+)
+def test_the_fate_of_a_contraction_without_an_einsum_of_small_arrays_and_with_one_batch_axis(
+    equation, operands, expected
+):
+    assert fates(equation, *operands, backend="torch") == expected
+
+
 @pytest.mark.parametrize("backend", ["mxnet", "jax"])
 def test_other_memory_models_have_no_fate(backend):
     assert fates("ij,jk->ik", (30, 40), (40, 50), backend=backend) == "search"

@@ -10,7 +10,9 @@ from einsumx.ir.ops import Copy, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Arranged, Slots, arranged
 from einsumx.planner.terms import Groups, Labels, native_equation
 
-Fate: TypeAlias = Literal["view", "sum", "einsum", "multiply", "matmul", "matmul in loops", "matmul of copies"]
+Fate: TypeAlias = Literal[
+    "view", "sum", "einsum", "multiply", "multiply and sum", "matmul", "matmul in loops", "matmul of copies"
+]
 """How a product is computed."""
 
 Sizes: TypeAlias = Sequence[int]
@@ -169,6 +171,11 @@ class Calls:
         kept = tuple([label for label in memory if label in needed])
         gone = tuple([axis for axis, label in enumerate(memory) if label not in needed])
         return self.add(Sum(len(self.axes), slot, gone), (slot,), singles(kept)), Laid(kept)
+
+    def summed_after(self, labels: Labels, needed: Labels) -> Calls:
+        """End in the sum of the last array over the labels that are not needed."""
+        self.summed(len(self.axes) - 1, Laid(labels), needed)
+        return self.ended("multiply and sum", tuple([label for label in labels if label in needed]))
 
     def native(self, slots: tuple[int, int], arrays: tuple[Laid, Laid], result: Labels) -> Calls:
         """End in a call of the framework's own einsum."""

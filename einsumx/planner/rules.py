@@ -21,7 +21,7 @@ class Rules:
         model: how long its calls take.
         has_matmul: it multiplies matrices in the dtype, which are numbers with fractions.
         has_einsum: its own einsum computes in the dtype.
-        batch, matrix: see :class:`~einsumx.ir.traits.Layouts`.
+        batch, matrix, tiny: see :class:`~einsumx.ir.traits.Layouts`.
         takes: whether a product takes batch axes with any strides, and any number of them.
         rate: the multiply-adds per second of its own einsum in small arrays; 0 if there is none.
         is_direct: its arrays have strides and views, and products are computed in the dtype itself.
@@ -30,7 +30,7 @@ class Rules:
 
     __slots__ = (
         "batch", "dtype", "has_einsum", "has_matmul", "is_direct", "is_inexact", "matrix", "model", "rate", "rates",
-        "takes", "traits",
+        "takes", "tiny", "traits",
     )  # fmt: skip
 
     def __init__(self, traits: Traits, dtype: str) -> None:
@@ -39,7 +39,7 @@ class Rules:
         self.has_matmul = dtype in traits.matmul_dtypes and dtype in FLOATS
         self.has_einsum = traits.rates.native > 0 and dtype in traits.native_dtypes
         layouts = traits.layouts(dtype)
-        self.batch, self.matrix = layouts.batch, layouts.matrix
+        self.batch, self.matrix, self.tiny = layouts.batch, layouts.matrix, layouts.tiny
         self.takes = layouts.batch == "strided", layouts.batch == "strided" and traits.max_batch_axes is None
         self.rate = traits.rates.sweep or traits.rates.native
         self.is_direct = traits.strided and traits.views and dtype not in dict(traits.widen)

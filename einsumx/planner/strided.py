@@ -308,7 +308,8 @@ class Recipe:
     """
 
     __slots__ = (
-        "_all", "_before", "_fused", "_is_fused", "_multiplied", "_native", "_orders", "arrays", "batch", "count",
+        "_all", "_before", "_fused", "_is_fused", "_multiplied", "_native", "_orders", "_summed", "arrays",
+        "batch", "count",
         "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
     )  # fmt: skip
 
@@ -341,6 +342,7 @@ class Recipe:
         self._orders: Orders | None = None
         self._all: Calls | None = None
         self._fused: Reading | None = None
+        self._summed: Calls | None = None
         self._is_fused = False
 
     def begun(self) -> Calls:
@@ -390,12 +392,45 @@ class Recipe:
                 return self.native(self._small_result())
         if inner == 1 and (is_vector or not rules.traits.outer_by_matmul):
             return self._multiply(sizes, rules)
-        if not is_matmul or (self.batch and rows == cols == 1 and not may_be_native):
-            return None  # for products of vectors, a multiplication and a sum may be faster
+        if not is_matmul:
+            return None
+        if self.batch and rows == cols == 1 and not may_be_native:
+            return self._dots(sizes, rules, matrices, inner)
         most = rules.traits.max_batch_axes
         if most is not None and len(self.batch) > most and not self.is_readable:
             return None
         return Product(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
+
+    def _dots(self, sizes: Sizes, rules: Rules, matrices: int, inner: int) -> Calls | None:
+        """Products of vectors, one for each element of the batch: of matrices, or of elements that are summed.
+
+        Args:
+            sizes, rules: as for :meth:`way`.
+            matrices: how many products there are.
+            inner: the elements of each vector.
+        """
+        memory, most = self.left.array.memory, rules.traits.max_batch_axes
+        model, steps, rates = rules.model, matrices * inner, rules.rates
+        summed = model.elementwise(steps, steps, steps) + model.elementwise(steps, matrices)
+        product, reading = model.matmul(1, matrices, 1, 1, inner, (False, True)) + 2 * rates.view, None
+        if memory != self.right.array.memory:  # an operand is read as a copy reads it, or copied
+            summed += model.copy(steps) - rates.call
+            if inner >= rules.tiny or len(self.batch) > 1:  # loops over tiny vectors read any strides
+                product += model.copy(steps)
+        elif self.is_readable and rules.batch == "strided":
+            reading = self.readings.get(IN_PLACE) or self.reading(IN_PLACE)
+            if most is not None and len(self.batch) > most:
+                reading = self.fused()
+            if reading is not None:
+                product += reading.turns(False, rules.takes) * rates.view
+        if memory[-1] not in self.batch:
+            summed += matrices * rates.run
+        if product <= summed:
+            is_one_call = reading is not None and (most is None or len(reading.runs) <= most)
+            return reading.calls(is_swapped=False) if reading is not None and is_one_call else None
+        if self._summed is None:
+            self._summed = self._multiplying(memory, IN_PLACE).summed_after(memory, self.batch)
+        return self._summed
 
     def _small_result(self) -> Labels:
         """The axis order of a small product by the framework's own einsum."""
