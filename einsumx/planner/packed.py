@@ -174,12 +174,12 @@ class PackedLowering(Lowering):
         Even if it lies in order, another order costs a copy, which may spare a larger one of the result.
         """
         orders = dict.fromkeys([term.in_memory_order(free), pair.use.preferred(free)])
-        every = list(combinations(orders, (False, True)))
+        ways = list(combinations(orders, (False, True)))
         sides = [
-            Side(term, rows, turned, False) for rows, turned in every if term.merged(joined(axes.of(rows, turned))) == 1
+            Side(term, rows, turned, False) for rows, turned in ways if term.merged(joined(axes.of(rows, turned))) == 1
         ]
         known = [side.rows for side in sides] if self.traits.transpose_flags else []
-        return [*sides, *[Side(term, rows, turned, True) for rows, turned in every if rows not in known]]
+        return [*sides, *[Side(term, rows, turned, True) for rows, turned in ways if rows not in known]]
 
     def _copy(self, dtype: str, source: Labels, target: Labels) -> float:
         """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
