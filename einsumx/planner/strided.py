@@ -303,14 +303,13 @@ class Recipe:
         slots: of these operands.
         batch: the labels of the batch axes.
         readings: the products of matrices by why the left and the right operand are copied, as far as they were needed.
-        count: the number of labels, with those that are summed before.
+        count: the number of labels of these operands.
         needs_no_view: a product of matrices or of elements takes the operands as they are.
     """
 
     __slots__ = (
-        "_all", "_before", "_fused", "_is_fused", "_multiplied", "_native", "_orders", "_summed", "arrays",
-        "batch", "count",
-        "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
+        "_all", "_before", "_fused", "_is_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
+        "count", "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
     )  # fmt: skip
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
