@@ -179,7 +179,10 @@ class Calls:
 
     def native(self, slots: tuple[int, int], arrays: tuple[Laid, Laid], result: Labels) -> Calls:
         """End in a call of the framework's own einsum."""
-        lhs, rhs = [self.reshape(slot, singles(array.labels)) for slot, array in zip(slots, arrays)]
+        lhs, rhs = [
+            slot if array.flat is None else self.reshape(slot, singles(array.labels))
+            for slot, array in zip(slots, arrays)
+        ]
         equation = native_equation([array.labels for array in arrays], result)
         self.add(Native(len(self.axes), (lhs, rhs), equation), (lhs, rhs), singles(result))
         return self.ended("einsum", result)

@@ -314,13 +314,18 @@ class Recipe:
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
         self.arrays, self.use, self.keep = arrays, use, keep
-        lhs, rhs = arrays
+        self.count = 0  # until the operands are read: many steps of networks are left to the own einsum
+        self._all: Calls | None = None
+
+    def _read(self) -> None:
+        """Find out what the product does with each label of each operand."""
+        (lhs, rhs), use, keep = self.arrays, self.use, self.keep
         self._before: Calls | None = None
         self.slots = 0, 1
         every = {*lhs.labels, *rhs.labels}
         gone = every.difference(keep)
         if gone and gone.intersection(lhs.labels) != gone.intersection(rhs.labels):
-            self._before = Calls(arrays)
+            self._before = Calls(self.arrays)
             first, lhs = self._before.summed(0, lhs, (*keep, *rhs.labels))
             second, rhs = self._before.summed(1, rhs, (*keep, *lhs.labels))
             self.slots = first, second
@@ -339,7 +344,6 @@ class Recipe:
         self._native: dict[Labels, Calls] = {}
         self._multiplied: dict[tuple[Labels, tuple[str, str]], Calls] = {}
         self._orders: Orders | None = None
-        self._all: Calls | None = None
         self._fused: Reading | None = None
         self._summed: Calls | None = None
         self._is_fused = False
@@ -370,6 +374,8 @@ class Recipe:
 
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
         """The calls for sizes of the labels; None if a search may find better ones, or the framework takes others."""
+        if not self.count:
+            self._read()
         left, right = self.left, self.right
         rows = cols = inner = matrices = 1
         for label in left.rows:
@@ -456,7 +462,7 @@ class Recipe:
             rules: of the framework.
         """
         lhs, rhs = self.arrays
-        if not (self.needs_no_view if self._before is None else needs_no_view(lhs.labels, rhs.labels, self.keep)):
+        if not needs_no_view(lhs.labels, rhs.labels, self.keep):
             innermost = min([sizes[array.labels[-1]] for array in self.arrays if array.labels], default=1)
             if rules.einsum_pays(prod(sizes), innermost, len(sizes)):
                 if self._all is None:

@@ -23,10 +23,7 @@ def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> Sized
         EquationError, SizeError: it is wrong, or does not fit the shapes.
     """
     shapes = tuple(shapes)
-    found = None if isinstance(written, str) else bind.listed(*written)
-    if found is None or len(found.inputs) != len(shapes):
-        found = numbered(written, tuple(map(len, shapes)))
-    sized = bind.with_shapes(found, shapes)
+    sized = bind.with_shapes(numbers_of(written, tuple(map(len, shapes))), shapes)
     if sized is not None and Unknown not in map(type, sized.sizes):
         return sized
     # Not from the cache: labels that are equal but print differently, such as 1 and True, share its entries.
@@ -38,6 +35,15 @@ def sized_equation(written: Written, shapes: Sequence[tuple[int, ...]]) -> Sized
             raise
         first, _, rest = str(error).partition("\n")
         raise SizeError(f"{first}{parse.misread(written)}\n{rest}") from None
+
+
+def numbers_of(written: Written, ranks: tuple[int, ...]) -> NumberedEquation:
+    """The equation with its labels numbered, for operands of these ranks; sublists of integers are not looked up."""
+    if not isinstance(written, str):
+        found = bind.listed(*written)
+        if tuple(map(len, found.inputs)) == ranks:
+            return found
+    return numbered(written, ranks)
 
 
 @lru_cache(maxsize=1024)

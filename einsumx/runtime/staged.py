@@ -44,11 +44,11 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     Raises:
         EinsumxError: the equation is wrong, or an operand's dtype is not one of numbers.
     """
-    if type(optimize) not in (str, bool, tuple) or ("logging" in sys.modules and log.tells_plans()):
+    if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_plans()):
         return None
     operands = list(map(adapter.operand, signatures))
     try:
-        numbered = equations.numbered(written, tuple([len(operand.shape) for operand in operands]))
+        numbered = equations.numbers_of(written, tuple([len(operand.shape) for operand in operands]))
     except TypeError:  # a label that is no key
         return None
     devices = set(map(adapter.device_of, signatures))
