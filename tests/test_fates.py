@@ -75,8 +75,10 @@ TABLE = [
     # Networks.
     ("ij,jk,kl->il", [(30, 40), (40, 50), (50, 60)], "matmul, matmul"),
     ("abc,bdef,cfg->adeg", [(9, 3, 9), (3, 3, 2, 2), (9, 2, 9)], "matmul, matmul of copies"),
-    # Axes of size 1, and those that broadcast.
-    ("ij,jk->ik", [(1, 400), (400, 500)], "search"),
+    # Axes of size 1 in arrays in C order are like others, unless they are summed alone; and those that broadcast.
+    ("ij,jk->ik", [(1, 400), (400, 500)], "matmul"),
+    ("bind,bjnd->bnij", [(1, 100, 4, 16), (1, 120, 4, 16)], "matmul"),
+    ("ij,jk->ik", [(300, 1), (1, 500)], "search"),
     ("ij,jk->ik", [(300, 1), (400, 500)], "search"),
 ]
 
@@ -118,7 +120,7 @@ def problem(draw, least, most, operands):
     """A random contraction of arrays in random memory orders."""
     while True:
         labels = draw.sample("abcdefghij", draw.randint(2, 6))
-        sizes = {label: draw.randint(2, max(2, round(most ** (1 / len(labels)) * 1.6))) for label in labels}
+        sizes = {label: draw.randint(1 + (draw.random() < 0.9), max(2, round(most ** (1 / len(labels)) * 1.6))) for label in labels}
         terms = [draw.sample(labels, draw.randint(1, len(labels))) for _ in range(operands)]
         if set().union(*terms) != set(labels) or not least <= math.prod(sizes.values()) < most:
             continue

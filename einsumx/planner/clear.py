@@ -321,7 +321,9 @@ def direct_parts(contraction: Contraction) -> list[Part] | None:
         return [Part(found.einsum, sizes, tuple(range(count)), count)]
     if not is_known(sizes):
         return None
-    is_plain = not found.has_repeats and 1 not in chain.from_iterable(equation.shapes)
+    is_plain = not found.has_repeats and all(
+        shape == tuple([sizes[label] for label in labels]) for labels, shape in zip(equation.inputs, equation.shapes)
+    )
     is_plain = is_plain and {operand.dtype for operand in contraction.operands} == {dtype}
     patterns = patterns_of(contraction.operands) if is_plain else None
     return clear_parts(found, patterns, contraction.path, sizes, asked)

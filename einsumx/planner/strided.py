@@ -386,6 +386,8 @@ class Recipe:
             inner *= sizes[label]
         for label in self.batch:
             matrices *= sizes[label]
+        if 1 in sizes and not self._takes_ones(inner):
+            return None
         steps = matrices * inner * rows * cols
         is_vector = rows == 1 or cols == 1
         may_be_native = rules.has_einsum and (steps <= _SMALL or is_vector)
@@ -405,6 +407,12 @@ class Recipe:
         if most is not None and len(self.batch) > most and not self.is_readable:
             return None
         return Product(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
+
+    def _takes_ones(self, inner: int) -> bool:
+        """Whether the recipe holds for axes of size 1 too: they lie in order, and none is in the way or summed alone."""
+        if self.left.array.pattern or self.right.array.pattern or self._before is not None:
+            return False
+        return self.is_readable and (inner > 1 or not self.left.inner)
 
     def _dots(self, sizes: Sizes, rules: Rules, matrices: int, inner: int) -> Calls | None:
         """Products of vectors, one for each element of the batch: of matrices, or of elements that are summed.
@@ -699,7 +707,7 @@ def direct_product(
     numbers = dict(zip(dict.fromkeys((*lhs.labels, *rhs.labels)), count()))
     sizes = list(map(lhs.sizes.__getitem__, numbers))
     arrays = [_laid(term, numbers) for term in (lhs, rhs)]
-    if None in arrays or 1 in sizes or set(map(type, sizes)) != {int}:
+    if None in arrays or set(map(type, sizes)) != {int}:
         return None
     kept = tuple([number for label, number in numbers.items() if label in keep])
     calls = recipe(*arrays, _renamed_use(use, numbers), kept).way(sizes, rules(traits, dtype))

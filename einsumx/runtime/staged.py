@@ -74,7 +74,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     if found.is_one_einsum(sizes, asked) and clear.takes_einsum(found, traits, dtype):
         part = Part(found.einsum, sizes, tuple(range(count)), count)
         return execute.run_of_parts([part], adapter, count, asked)
-    patterns = None if 1 in sizes or found.has_repeats else clear.patterns_of(operands)
+    patterns = None if found.has_repeats else clear.patterns_of(operands)
     if patterns is None:
         return None
     parts = clear.clear_parts(found, patterns, path, sizes, asked)
