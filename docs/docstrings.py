@@ -33,7 +33,7 @@ class Docstrings(griffe.Extension):
         function = attrgetter(func.path.removeprefix(f"{func.module.path}."))(module)
         for each in inspect.signature(function).parameters.values():
             if each.name not in func.parameters:
-                annotation = known.__annotations__[each.name].__forward_arg__
+                annotation = known.__annotations__[each.name]
                 kind = griffe.ParameterKind.keyword_only
                 func.parameters.add(
                     griffe.Parameter(each.name, annotation=annotation, kind=kind, default=repr(each.default))
