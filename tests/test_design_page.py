@@ -45,7 +45,7 @@ def entered(equation: str, *operands: Any, **keywords: Any) -> list[tuple[str, s
 def test_first_calls_enter_the_functions_of_the_page_in_their_order() -> None:
     arrays = np.ones((30, 4, 5)), np.ones((5, 4, 60))
     einsumx.cache_clear()
-    clear.outline.cache_clear()
+    clear.roles_of.cache_clear()
     equations.numbered.cache_clear()
     first, told = entered("abc,cbd->ad", *arrays), flow(1)
     assert len(told) > 5

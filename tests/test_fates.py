@@ -13,7 +13,7 @@ import einsumx
 from einsumx.adapters.registry import get_backend
 from einsumx.ir.operand import Operand
 from einsumx.planner import clear
-from einsumx.planner.rules import rules
+from einsumx.planner.rules import rules_of
 from einsumx.planner.strided import needs_no_view
 from einsumx.runtime import staged
 from einsumx.runtime.front import contraction
@@ -120,7 +120,10 @@ def problem(draw, least, most, operands):
     """A random contraction of arrays in random memory orders."""
     while True:
         labels = draw.sample("abcdefghij", draw.randint(2, 6))
-        sizes = {label: draw.randint(1 + (draw.random() < 0.9), max(2, round(most ** (1 / len(labels)) * 1.6))) for label in labels}
+        sizes = {
+            label: draw.randint(1 + (draw.random() < 0.9), max(2, round(most ** (1 / len(labels)) * 1.6)))
+            for label in labels
+        }
         terms = [draw.sample(labels, draw.randint(1, len(labels))) for _ in range(operands)]
         if set().union(*terms) != set(labels) or not least <= math.prod(sizes.values()) < most:
             continue
@@ -156,15 +159,15 @@ def test_most_first_calls_need_no_search_and_compute_what_their_plan_does(operan
 def test_sizes_alone_ask_for_no_new_recipe():
     einsumx.cache_clear()
     einsumx.einsum("bind,bjnd->bnij", np.ones((2, 10, 4, 16)), np.ones((2, 12, 4, 16)))
-    found = clear.outline(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4))
+    found = clear.roles_of(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4))
     recipe = found.pair((), ())
     einsumx.einsum("bind,bjnd->bnij", np.ones((3, 11, 5, 16)), np.ones((3, 13, 5, 16)))
     assert found.pair((), ()) is recipe
     einsumx.einsum("wxyz,wvyz->wyxv", np.ones((3, 11, 5, 16)), np.ones((3, 14, 5, 16)))
-    assert clear.outline(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4)) is found
+    assert clear.roles_of(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4)) is found
 
 
 def test_what_a_product_depends_on_is_found_once():
     traits = NUMPY.traits("cpu")
-    assert rules(traits, "float64") is rules(traits, "float64")
-    assert not rules(traits, "float16").is_direct
+    assert rules_of(traits, "float64") is rules_of(traits, "float64")
+    assert not rules_of(traits, "float16").is_direct

@@ -1,6 +1,6 @@
 """Contractions on arrays with strides whose best calls are clear: of one array, of two, and along a path of pairs.
 
-What the equation says is an :class:`Outline`; see :mod:`einsumx.planner.strided` for what follows from how the arrays
+What the equation says is an :class:`Roles`; see :mod:`einsumx.planner.strided` for what follows from how the arrays
 lie, and from their sizes.
 """
 
@@ -20,8 +20,8 @@ from einsumx.ir.ops import Native, Op
 from einsumx.ir.sizes import is_known
 from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
-from einsumx.planner.rules import Rules, rules
-from einsumx.planner.strided import Recipe, needs_no_view, recipe
+from einsumx.planner.rules import Rules, rules_of
+from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, native_equation
 
 
@@ -41,7 +41,7 @@ class Part(NamedTuple):
     start: int
 
 
-class Outline:
+class Roles:
     """What an equation says, whatever the sizes.
 
     Args:
@@ -143,30 +143,30 @@ class Outline:
 
 
 @lru_cache(maxsize=1024)
-def outline(inputs: tuple[Labels, ...], output: Labels) -> Outline:
+def roles_of(inputs: tuple[Labels, ...], output: Labels) -> Roles:
     """What an equation says."""
-    return Outline(inputs, output)
+    return Roles(inputs, output)
 
 
-def takes_einsum(outline: Outline, traits: Traits, dtype: str) -> bool:
+def takes_einsum(roles: Roles, traits: Traits, dtype: str) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly, if no axis broadcasts.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
     if not traits.rates.native or dtype not in traits.native_dtypes:
         return False
-    if len(outline.inputs) > traits.native_max_operands or outline.count > traits.native_max_labels:
+    if len(roles.inputs) > traits.native_max_operands or roles.count > traits.native_max_labels:
         return False
-    return traits.native_any_labels or not (outline.has_repeats or not outline.count)
+    return traits.native_any_labels or not (roles.has_repeats or not roles.count)
 
 
 def clear_parts(
-    outline: Outline, patterns: Sequence[Pattern] | None, path: Path, sizes: Sizes, rules: Rules
+    roles: Roles, patterns: Sequence[Pattern] | None, path: Path, sizes: Sizes, rules: Rules
 ) -> list[Part] | None:
     """The calls of a contraction that has no size of 0, if they are clear.
 
     Args:
-        outline: of the equation.
+        roles: of the equation.
         patterns: how the operands lie; None if one has another dtype than the result, repeated labels, axes of size 1,
             or axes that overlap or broadcast.
         path: of the steps.
@@ -175,13 +175,13 @@ def clear_parts(
     """
     if patterns is None or not rules.is_direct:
         return None
-    output = outline.output
+    output = roles.output
     if len(patterns) == 2:
-        calls = outline.pair(*patterns).way(sizes, rules)
+        calls = roles.pair(*patterns).way(sizes, rules)
         return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
     if len(patterns) == 1:
-        return [Part(outline.alone(*patterns), sizes, (0,), 1)]
-    return _network(list(map(Laid, outline.inputs, patterns)), outline.steps(path), sizes, rules)
+        return [Part(roles.alone(*patterns), sizes, (0,), 1)]
+    return _network(list(map(Laid, roles.inputs, patterns)), roles.steps(path), sizes, rules)
 
 
 # -- networks -------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class NetworkStep:
                 contracted = [numbers[label] for label in other or () if label in self._contracted]
                 batch = [numbers[label] for label in other or () if label in self._batch]
                 use = ResultUse(None, tuple(contracted), tuple(batch))
-            found = recipe(renamed(lhs, numbers), renamed(rhs, numbers), use, kept), names, kept
+            found = recipe_of(renamed(lhs, numbers), renamed(rhs, numbers), use, kept), names, kept
             self._recipes[key] = found
         return found
 
@@ -312,9 +312,9 @@ def direct_parts(contraction: Contraction) -> list[Part] | None:
     """The calls of a contraction that has no size of 0, if they are clear."""
     equation, dtype = contraction.equation, contraction.dtype
     found, sizes, asked = (
-        outline(equation.inputs, equation.output),
+        roles_of(equation.inputs, equation.output),
         equation.sizes,
-        rules(contraction.place.traits, dtype),
+        rules_of(contraction.place.traits, dtype),
     )
     count = len(contraction.operands)
     if found.is_one_einsum(sizes, asked) and may_be_one_einsum(contraction):
@@ -346,7 +346,7 @@ def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
 def one_einsum(contraction: Contraction) -> Op:
     """The framework's own einsum, for all operands."""
     equation = contraction.equation
-    return outline(equation.inputs, equation.output).einsum.steps[0].op
+    return roles_of(equation.inputs, equation.output).einsum.steps[0].op
 
 
 def may_be_one_einsum(contraction: Contraction) -> bool:
@@ -355,4 +355,4 @@ def may_be_one_einsum(contraction: Contraction) -> bool:
     for operand, labels in zip(contraction.operands, equation.inputs):
         if operand.dtype != contraction.dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
             return False
-    return takes_einsum(outline(equation.inputs, equation.output), contraction.place.traits, contraction.dtype)
+    return takes_einsum(roles_of(equation.inputs, equation.output), contraction.place.traits, contraction.dtype)

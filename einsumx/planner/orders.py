@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from einsumx.ir.loops import natural_order
 from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Sizes
-from einsumx.planner.rules import Rules, rules
+from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.terms import Labels, ResultUse, Term
 
 
@@ -127,4 +127,4 @@ def _run_of(lhs: Lies, rhs: Lies, order: Labels) -> Labels:
 
 def product_order(lhs: Term, rhs: Term, use: ResultUse, traits: Traits, dtype: str) -> tuple[Labels, tuple[str, str]]:
     """The axis order of an elementwise product, and why each operand is copied into that order, or ""."""
-    return Orders.of(lhs, rhs, use).fastest(lhs.sizes, rules(traits, dtype))
+    return Orders.of(lhs, rhs, use).fastest(lhs.sizes, rules_of(traits, dtype))

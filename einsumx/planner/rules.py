@@ -21,6 +21,7 @@ class Rules:
         model: how long its calls take.
         has_matmul: it multiplies matrices in the dtype, which are numbers with fractions.
         has_einsum: its own einsum computes in the dtype.
+        has_loops: its own einsum computes small steps of networks in the dtype.
         batch, matrix, tiny: see :class:`~einsumx.ir.traits.Layouts`.
         takes: whether a product takes batch axes with any strides, and any number of them.
         rate: the multiply-adds per second of its own einsum in small arrays; 0 if there is none.
@@ -29,8 +30,8 @@ class Rules:
     """
 
     __slots__ = (
-        "batch", "dtype", "has_einsum", "has_matmul", "is_direct", "is_inexact", "matrix", "model", "rate", "rates",
-        "takes", "tiny", "traits",
+        "batch", "dtype", "has_einsum", "has_loops", "has_matmul", "is_direct", "is_inexact", "matrix", "model", "rate",
+        "rates", "takes", "tiny", "traits",
     )  # fmt: skip
 
     def __init__(self, traits: Traits, dtype: str) -> None:
@@ -42,6 +43,7 @@ class Rules:
         self.batch, self.matrix, self.tiny = layouts.batch, layouts.matrix, layouts.tiny
         self.takes = layouts.batch == "strided", layouts.batch == "strided" and traits.max_batch_axes is None
         self.rate = traits.rates.sweep or traits.rates.native
+        self.has_loops = self.rate > 0 and dtype in traits.native_dtypes
         self.is_direct = traits.strided and traits.views and dtype not in dict(traits.widen)
 
     def is_tiny(self, steps: int, rows: float, labels: int, calls: int = 1) -> bool:
@@ -67,7 +69,7 @@ class Rules:
             labels: how many there are.
         """
         seconds = _STEP_CALLS * self.rates.call
-        if not self.has_einsum or labels > self.traits.native_max_labels or steps > seconds * self.rate:
+        if not self.has_loops or labels > self.traits.native_max_labels or steps > seconds * self.rate:
             return False
         return steps * (1 / self.rate + einsum_starts(1, 0, 3) * self.rates.run / innermost) <= seconds
 
@@ -77,6 +79,6 @@ _STEP_CALLS = 3
 
 
 @lru_cache(maxsize=256)
-def rules(traits: Traits, dtype: str) -> Rules:
+def rules_of(traits: Traits, dtype: str) -> Rules:
     """What a product in a dtype depends on in a framework."""
     return Rules(traits, dtype)

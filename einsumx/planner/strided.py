@@ -25,7 +25,7 @@ from einsumx.ir.rates import Rates
 from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, renamed, singles
 from einsumx.planner.orders import IN_PLACE, Orders
-from einsumx.planner.rules import Rules, rules
+from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.terms import Groups, Labels, ResultUse, Term
 
 _SMALL = 4096
@@ -51,7 +51,7 @@ _NOT_MERGED = "its free axes do not merge"
 # -- one operand of a product of matrices ---------------------------------------------------------------------------
 
 
-class Side:
+class Factor:
     """An operand of a product: what the product does with each label, and how it reads them in memory.
 
     Args:
@@ -118,14 +118,14 @@ class Side:
         order = (*self.contracted, *self.free) if on_right else (*self.free, *self.contracted)
         return not (self.array.has_gaps or self.copied) and self.array.memory == (*self.own, *order)
 
-    def reading(self, copied: str, contracted: Labels) -> Side:
+    def reading(self, copied: str, contracted: Labels) -> Factor:
         """The operand in place; or, for a reason, as a copy with its innermost axis innermost.
 
         Args:
             copied: the reason.
             contracted: the order of the summed labels in the copy.
         """
-        side = object.__new__(Side)
+        side = object.__new__(Factor)
         side.array, side.shared, side.own, side.rows, side.inner = (
             self.array, self.shared, self.own, self.rows, self.inner
         )  # fmt: skip
@@ -184,7 +184,7 @@ class Reading:
         self._calls: dict[bool, Calls] = {}
         self._loops: dict[bool, tuple[Labels, Loops[int]]] = {}
 
-    def ordered(self, is_swapped: bool) -> tuple[Side, Side]:
+    def ordered(self, is_swapped: bool) -> tuple[Factor, Factor]:
         """The operand on the left of the product, and the one on the right."""
         left, right = self.sides
         return (right, left) if is_swapped else (left, right)
@@ -245,7 +245,7 @@ class Reading:
             fate = "matmul in loops" if left.loops or right.loops else "matmul"
         return calls.ended(fate, (*batch, *left.free, *right.free))
 
-    def _matrix(self, calls: Calls, slot: int, side: Side, *, is_left: bool) -> int:
+    def _matrix(self, calls: Calls, slot: int, side: Factor, *, is_left: bool) -> int:
         """Append what makes an operand of a product; returns its slot."""
         free, contracted, own, labels, flat = side.free, side.contracted, side.own, side.array.labels, side.array.flat
         order = (*own, *free, *contracted) if is_left else (*own, *contracted, *free)
@@ -308,7 +308,7 @@ class Recipe:
     """
 
     __slots__ = (
-        "_all", "_before", "_fused", "_is_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
+        "_all", "_before", "_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
         "count", "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
     )  # fmt: skip
 
@@ -331,7 +331,7 @@ class Recipe:
             self.slots = first, second
             every = {*lhs.labels, *rhs.labels}
         self.count = len(every)
-        self.left, self.right = Side(lhs, rhs.labels, keep), Side(rhs, lhs.labels, keep)
+        self.left, self.right = Factor(lhs, rhs.labels, keep), Factor(rhs, lhs.labels, keep)
         shared = self.left.shared
         self.batch: Labels = ()
         if shared:
@@ -344,9 +344,8 @@ class Recipe:
         self._native: dict[Labels, Calls] = {}
         self._multiplied: dict[tuple[Labels, tuple[str, str]], Calls] = {}
         self._orders: Orders | None = None
-        self._fused: Reading | None = None
+        self._fused: dict[tuple[str, str], Reading | None] = {}
         self._summed: Calls | None = None
-        self._is_fused = False
 
     def begun(self) -> Calls:
         """The calls that come first."""
@@ -357,20 +356,19 @@ class Recipe:
         reading = self.readings[copied] = Reading(self, copied)
         return reading
 
-    def fused(self) -> Reading | None:
-        """The product whose batch axes are one where they lie so in both operands; None if other orders fuse more."""
-        if not self._is_fused:
-            self._is_fused = True
-            arrays = self.left.array, self.right.array
+    def fused(self, copied: tuple[str, str]) -> Reading | None:
+        """The product whose batch axes are one where they lie so in the operands; None if other orders fuse more."""
+        if copied not in self._fused:
+            arrays = [side.array for side, reason in zip((self.left, self.right), copied) if not reason]
             orders = [self.batch, *[tuple(filter(self.batch.__contains__, array.memory)) for array in arrays]]
 
             def continues(run: Labels, label: int) -> bool:
                 return all(array.follows(run[-1], label) for array in arrays)
 
             runs = [cut(order, continues) for order in orders]
-            if len(runs[0]) == min(map(len, runs)):
-                self._fused = Reading(self, IN_PLACE, tuple(runs[0]))
-        return self._fused
+            is_best = len(runs[0]) == min(map(len, runs))
+            self._fused[copied] = Reading(self, copied, tuple(runs[0])) if is_best else None
+        return self._fused[copied]
 
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
         """The calls for sizes of the labels; None if a search may find better ones, or the framework takes others."""
@@ -403,13 +401,10 @@ class Recipe:
             return None
         if self.batch and rows == cols == 1 and not may_be_native:
             return self._dots(sizes, rules, matrices, inner)
-        most = rules.traits.max_batch_axes
-        if most is not None and len(self.batch) > most and not self.is_readable:
-            return None
-        return Product(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
+        return SizedProduct(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
 
     def _takes_ones(self, inner: int) -> bool:
-        """Whether the recipe holds for axes of size 1 too: they lie in order, and none is in the way or summed alone."""
+        """Whether the recipe holds for axes of size 1: arrays are in order, and none is in the way or summed alone."""
         if self.left.array.pattern or self.right.array.pattern or self._before is not None:
             return False
         return self.is_readable and (inner > 1 or not self.left.inner)
@@ -433,7 +428,7 @@ class Recipe:
         elif self.is_readable and rules.batch == "strided":
             reading = self.readings.get(IN_PLACE) or self.reading(IN_PLACE)
             if most is not None and len(self.batch) > most:
-                reading = self.fused()
+                reading = self.fused(IN_PLACE)
             if reading is not None:
                 product += reading.turns(False, rules.takes) * rates.view
         if memory[-1] not in self.batch:
@@ -510,7 +505,7 @@ class Recipe:
 
 
 @lru_cache(maxsize=4096)
-def recipe(lhs: Laid, rhs: Laid, use: ResultUse, keep: Labels) -> Recipe:
+def recipe_of(lhs: Laid, rhs: Laid, use: ResultUse, keep: Labels) -> Recipe:
     """The product of two arrays; labels are numbers from 0 on."""
     return Recipe((lhs, rhs), use, keep)
 
@@ -526,7 +521,7 @@ def needs_no_view(first: Labels, last: Labels, keep: Collection[int]) -> bool:
 # -- products of matrices -------------------------------------------------------------------------------------------
 
 
-class Product:
+class SizedProduct:
     """A product of matrices of known sizes.
 
     Args:
@@ -551,8 +546,8 @@ class Product:
         reading = recipe.readings.get(copied) or recipe.reading(copied)
         most = rules.traits.max_batch_axes
         if most is not None and len(reading.batch) > most:
-            fused = recipe.fused()
-            if fused is None:
+            fused = recipe.fused(copied) if reading.batch == recipe.batch else None
+            if fused is None or (copied != IN_PLACE and len(fused.runs) > most):
                 return None
             reading = fused
         layout = rules.batch if reading.batch else rules.matrix
@@ -603,7 +598,7 @@ class Product:
                 return None
         return lhs, rhs
 
-    def _do_loops_pay(self, side: Side, rows: int, others: int) -> bool:
+    def _do_loops_pay(self, side: Factor, rows: int, others: int) -> bool:
         """Whether a product for each element of the loops takes less time than a copy; if large, surely less."""
         if not side.loops or not self._rules.takes[0]:
             return False
@@ -630,7 +625,7 @@ class Product:
         is_unreadable = reading.turns(is_swapped, self._rules.takes) >= _UNREADABLE
         return None if is_unreadable else reading.calls(is_swapped)
 
-    def _slower(self, left: Side, right: Side) -> float:
+    def _slower(self, left: Factor, right: Factor) -> float:
         """The seconds by which a product takes longer than with its sides swapped."""
         rows = self._span(left.free) if left.loops else self._rows
         cols = self._span(right.free) if right.loops else self._cols
@@ -669,7 +664,7 @@ class Product:
         return einsum_result(natural, self._recipe.use, steps)
 
 
-def _are_packed(left: Side, right: Side) -> bool:
+def _are_packed(left: Factor, right: Factor) -> bool:
     return left.is_packed(on_right=False) and right.is_packed(on_right=True)
 
 
@@ -710,7 +705,7 @@ def direct_product(
     if None in arrays or set(map(type, sizes)) != {int}:
         return None
     kept = tuple([number for label, number in numbers.items() if label in keep])
-    calls = recipe(*arrays, _renamed_use(use, numbers), kept).way(sizes, rules(traits, dtype))
+    calls = recipe_of(*arrays, _renamed_use(use, numbers), kept).way(sizes, rules_of(traits, dtype))
     if calls is None:
         return None
     array = calls.laid(list(numbers))

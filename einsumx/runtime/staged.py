@@ -18,8 +18,8 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.measuring import wisdom
 from einsumx.measuring.calibration import place_of
 from einsumx.planner import clear
-from einsumx.planner.clear import Outline, Part
-from einsumx.planner.rules import rules
+from einsumx.planner.clear import Part, Roles
+from einsumx.planner.rules import rules_of
 from einsumx.runtime import equations, execute
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     devices = set(map(adapter.device_of, signatures))
     if not numbered.inputs or len(devices) > 1:
         return None
-    found, dtype = clear.outline(numbered.inputs, numbered.output), operands[0].dtype
+    found, dtype = clear.roles_of(numbered.inputs, numbered.output), operands[0].dtype
     sizes = _sizes(found, operands, dtype)
     if sizes is None:
         return None
@@ -63,7 +63,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     traits = place.traits
     if dtype == "object" or (traits.dtypes is not None and dtype not in traits.dtypes):
         return None
-    asked = rules(traits, dtype)
+    asked = rules_of(traits, dtype)
     known = wisdom.equations(adapter, device)
     if not asked.is_direct or (known and found.text in known):
         return None
@@ -84,7 +84,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
 _shape_of = attrgetter("shape")
 
 
-def _sizes(found: Outline, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
+def _sizes(found: Roles, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
     """The size of each label; None if one is 0 or unknown, an axis broadcasts or does not fit, or a dtype differs."""
     sizes = [0] * found.count
     for labels, operand in zip(found.inputs, operands):
