@@ -100,7 +100,7 @@ def test_a_runtime_error_of_a_handler_is_not_taken_for_a_thread_that_cannot_star
 
 
 REFUSING = [
-    (InterruptError, "from_signatures", lambda: einsumx.einsum("ij,jk->ki", LHS, RHS, optimize=[(0, 1)])),
+    (InterruptError, "run_of", lambda: einsumx.einsum("ij,jk->ki", LHS, RHS, optimize=[(0, 1)])),
     (InterruptError, "from_signatures", lambda: einsumx.addeinsum(np.ones(2), "ij->i", LHS, alpha=np.array(2.0))),
     (InterruptError, "arrays_of", lambda: einsumx.einsum("ij->i", [[1.0, 2.0]])),
     (AlarmError, "empty", lambda: get_backend("numpy").blocks.find_device("cpu")),

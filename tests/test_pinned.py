@@ -106,9 +106,9 @@ def test_an_array_arrives_however_many_buffers_it_goes_through(name: str, count:
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_large_piece_is_filled_by_several_threads(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[int] = []
-    run = kernels.run
-    monkeypatch.setattr(kernels, "run", lambda parts: (jobs.append(len(parts)), run(parts)))
-    monkeypatch.setattr(kernels, "get_num_threads", lambda: 3)
+    run = kernels.pool.run
+    monkeypatch.setattr(kernels.pool, "run", lambda parts: (jobs.append(len(parts)), run(parts)))
+    monkeypatch.setattr(kernels.pool, "get_num_threads", lambda: 3)
     array = np.arange(1.2e6).reshape(1200, 1000)
     array = array.T if turned else array
     ring = Ring(FakeCuda(), kernels.copy_into, 8 << 20)

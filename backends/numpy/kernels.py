@@ -283,8 +283,8 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     if pieces == 1:
         return partial(product, order="C")
     parts = [
-        (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
-        for box in _grid(shape, pieces)
+        (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], (*box, ...))
+        for box in _grid(shape, pieces)  # the ellipsis makes an array of a part without axes
     ]
     new = partial(np.empty, shape, dtype)
 

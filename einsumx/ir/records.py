@@ -73,7 +73,7 @@ class _Fields:
 
     @cached_property
     def made(self) -> dict[str, Field[Any]]:
-        """The descriptions of :mod:`dataclasses`."""
+        """The descriptions that ``dataclasses`` has."""
         values = {name: value for name, value in self.values.items() if value is not MISSING}
         described: dict[str, Field[Any]] = _plain(__annotations__=self.types, **values).__dataclass_fields__
         return described

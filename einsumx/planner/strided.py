@@ -417,6 +417,8 @@ class Recipe:
             matrices: how many products there are.
             inner: the elements of each vector.
         """
+        if rules.batch != "strided":  # such a product moves less than one of elements where it copies nothing
+            return None
         memory, most = self.left.array.memory, rules.traits.max_batch_axes
         model, steps, rates = rules.model, matrices * inner, rules.rates
         summed = model.elementwise(steps, steps, steps) + model.elementwise(steps, matrices)
@@ -425,7 +427,7 @@ class Recipe:
             summed += model.copy(steps) - rates.call
             if inner >= rules.tiny or len(self.batch) > 1:  # loops over tiny vectors read any strides
                 product += model.copy(steps)
-        elif self.is_readable and rules.batch == "strided":
+        elif self.is_readable:
             reading = self.readings.get(IN_PLACE) or self.reading(IN_PLACE)
             if most is not None and len(self.batch) > most:
                 reading = self.fused(IN_PLACE)
