@@ -283,14 +283,15 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     if pieces == 1:
         return partial(product, order="C")
     parts = [
-        (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], (*box, ...))
-        for box in _grid(shape, pieces)  # the ellipsis makes an array of a part without axes
+        (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
+        for box in _grid(shape, pieces)
     ]
     new = partial(np.empty, shape, dtype)
 
     def cut_multiply(lhs: Any, rhs: Any) -> Any:
         out = new()
-        pool.run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
+        # The ellipsis makes an array of a part without axes.
+        pool.run([partial(product, lhs[left], rhs[right], out=out[(*box, ...)]) for left, right, box in parts])
         return out
 
     return cut_multiply
