@@ -280,7 +280,7 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     # If one side broadcasts, NumPy loops over rows; the loop of its einsum has less overhead per row.
     is_by_short_rows = lhs != rhs and shape[-1] <= _LONGEST_ROW.get(dtype, _SHORT_ROW) and prod(shape) > _TINY
     product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
-    if pieces == 1:
+    if pieces == 1 or not shape:
         return partial(product, order="C")
     parts = [
         (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
@@ -290,8 +290,7 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
 
     def cut_multiply(lhs: Any, rhs: Any) -> Any:
         out = new()
-        # The ellipsis makes an array of a part without axes.
-        pool.run([partial(product, lhs[left], rhs[right], out=out[(*box, ...)]) for left, right, box in parts])
+        pool.run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
         return out
 
     return cut_multiply
