@@ -1,7 +1,7 @@
 """From the text of a call without keywords to kernels, in three stages, where the planner needs no search.
 
 A new text pays for what it says, a new layout for how its arrays lie, and a new size for sizes alone. No op and no
-program is made; :mod:`einsumx.runtime.prepare` makes them from the same recipes when somebody looks, and all others
+program is made; :mod:`einsumx.runtime.prepare` makes them from the same recipes when somebody looks, and all other
 calls go there.
 """
 
