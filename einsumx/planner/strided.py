@@ -506,7 +506,7 @@ class Recipe:
         return calls.ended("multiply", order)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def recipe_of(lhs: Laid, rhs: Laid, use: ResultUse, keep: Labels) -> Recipe:
     """The product of two arrays; labels are numbers from 0 on."""
     return Recipe((lhs, rhs), use, keep)
