@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from einsumx.ir.layout import Pattern
+from einsumx.ir.layout import Pattern, cut
 from einsumx.ir.ops import Copy, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Arranged, Slots, arranged
 from einsumx.planner.terms import Groups, Labels, native_equation
@@ -56,6 +57,18 @@ class Laid(NamedTuple):
         order = self.inward
         place = [label for label, _ in order].index(outer)
         return place > 0 and order[place][1] == 1 and order[place - 1][0] == inner
+
+    def merges(self, labels: Labels) -> bool:
+        """Whether labels are one axis."""
+        return all(self.follows(outer, inner) for outer, inner in pairwise(labels))
+
+    def in_memory_order(self, labels: Collection[int]) -> Labels:
+        """``labels`` from the outermost in memory to the innermost."""
+        return tuple([label for label in self.memory if label in labels])
+
+    def runs(self, labels: Collection[int]) -> list[Labels]:
+        """``labels`` in memory order, as the longest runs that each are one axis."""
+        return cut(self.in_memory_order(labels), lambda run, label: self.follows(run[-1], label))
 
     def merged(self, labels: Labels) -> int | None:
         """1 if these are its innermost labels in memory, in this order and without gaps, or none; otherwise None."""

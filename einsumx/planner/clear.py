@@ -7,12 +7,13 @@ lie, and from their sizes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.layout import Pattern, layout_pattern
 from einsumx.ir.operand import Operand, Path
@@ -22,7 +23,12 @@ from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
-from einsumx.planner.terms import Labels, ResultUse, native_equation
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+
+if TYPE_CHECKING:
+    from einsumx.planner import ways
+else:  # most pairs need no search
+    ways = LazyModule("einsumx.planner.ways")
 
 
 class Part(NamedTuple):
@@ -177,11 +183,24 @@ def clear_parts(
         return None
     output = roles.output
     if len(patterns) == 2:
-        calls = roles.pair(*patterns).way(sizes, rules)
+        calls = calls_of(roles.pair(*patterns), sizes, rules)
         return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
     if len(patterns) == 1:
         return [Part(roles.alone(*patterns), sizes, (0,), 1)]
     return _network(list(map(Laid, roles.inputs, patterns)), roles.steps(path), sizes, rules)
+
+
+def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
+    """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
+    calls = recipe.way(sizes, rules)
+    if calls is not None or 1 in sizes or not recipe.has_ways(rules):
+        return calls
+    key = rules.traits.max_batch_axes, rules.takes
+    found = recipe.ways.get(key)
+    if found is None:
+        found = recipe.ways[key] = ways.Ways(recipe, rules)
+    fastest: Calls = found.fastest(sizes, rules)
+    return fastest
 
 
 # -- networks -------------------------------------------------------------------------------------------------------
@@ -285,7 +304,8 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
         other = None if partner is None else made.get(partner)
         found, names, kept = step.recipe(made.pop(first), made.pop(second), None if other is None else other.memory)
         own = tuple(map(size, names))
-        calls = found.way(own, rules) if partner is None else found.step(own, kept, rules)
+        calls = None if partner is None else found.own_einsum(own, kept, rules)
+        calls = calls or calls_of(found, own, rules)
         if calls is None:
             return None
         if partner is None:
@@ -356,3 +376,46 @@ def may_be_one_einsum(contraction: Contraction) -> bool:
         if operand.dtype != contraction.dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
             return False
     return takes_einsum(roles_of(equation.inputs, equation.output), contraction.place.traits, contraction.dtype)
+
+
+def direct_product(
+    lhs: Term, rhs: Term, keep: Collection[int], use: ResultUse, traits: Traits, dtype: str, slot: int
+) -> tuple[list[Op], Term] | None:
+    """The ops of a product of two terms, and its result, if they are clear.
+
+    Args:
+        lhs, rhs: terms without repeated labels; each label is in both, or kept.
+        keep: the labels that other terms or the output still need.
+        use: how the result is used.
+        traits: of the framework.
+        dtype: of the computation.
+        slot: of the first op.
+    """
+    if not traits.strided:
+        return None
+    numbers = dict(zip(dict.fromkeys((*lhs.labels, *rhs.labels)), count()))
+    sizes = list(map(lhs.sizes.__getitem__, numbers))
+    arrays = [_laid(term, numbers) for term in (lhs, rhs)]
+    if None in arrays or set(map(type, sizes)) != {int}:
+        return None
+    kept = tuple([number for label, number in numbers.items() if label in keep])
+    calls = calls_of(recipe_of(*arrays, _renamed_use(use, numbers), kept), sizes, rules_of(traits, dtype))
+    if calls is None:
+        return None
+    array = calls.laid(list(numbers))
+    ops = calls.ops(sizes, (lhs.slot, rhs.slot), slot)
+    return ops, Term(slot + len(ops) - 1, array.labels, None, lhs.sizes, flat=array.flat)
+
+
+def _laid(term: Term, names: dict[int, int]) -> Laid | None:
+    """How a term lies, with other labels; None if axes of it overlap or broadcast."""
+    pattern = () if term.is_packed else layout_pattern(term.shape, term.strides)
+    if pattern is None or any(not step for _, step in pattern):
+        return None
+    return renamed(Laid(term.labels, pattern, term.flat), names)
+
+
+def _renamed_use(use: ResultUse, names: dict[int, int]) -> ResultUse:
+    order = None if use.order is None else tuple([names[label] for label in use.order if label in names])
+    contracted, batch = [tuple([names[label] for label in each if label in names]) for each in use[1:]]
+    return ResultUse(order, contracted, batch)

@@ -12,21 +12,20 @@ innermost of them has unit stride. Other products are left to a search.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from functools import lru_cache
-from itertools import count
 from math import prod
+from typing import Any
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
-from einsumx.ir.layout import cut, layout_pattern
+from einsumx.ir.layout import cut
 from einsumx.ir.loops import Loops, natural_order
-from einsumx.ir.ops import Matmul, Multiply, Op
+from einsumx.ir.ops import Matmul, Multiply
 from einsumx.ir.rates import Rates
-from einsumx.ir.traits import Traits
-from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, renamed, singles
+from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles
 from einsumx.planner.orders import IN_PLACE, Orders
-from einsumx.planner.rules import Rules, rules_of
-from einsumx.planner.terms import Groups, Labels, ResultUse, Term
+from einsumx.planner.rules import Rules
+from einsumx.planner.terms import Groups, Labels, ResultUse
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
@@ -309,7 +308,7 @@ class Recipe:
 
     __slots__ = (
         "_all", "_before", "_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
-        "count", "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use",
+        "count", "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use", "ways",
     )  # fmt: skip
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
@@ -346,6 +345,7 @@ class Recipe:
         self._orders: Orders | None = None
         self._fused: dict[tuple[str, str], Reading | None] = {}
         self._summed: Calls | None = None
+        self.ways: dict[Hashable, Any] = {}
 
     def begun(self) -> Calls:
         """The calls that come first."""
@@ -369,6 +369,10 @@ class Recipe:
             is_best = len(runs[0]) == min(map(len, runs))
             self._fused[copied] = Reading(self, copied, tuple(runs[0])) if is_best else None
         return self._fused[copied]
+
+    def has_ways(self, rules: Rules) -> bool:
+        """Whether a framework multiplies matrices with any strides, and there are some to be multiplied."""
+        return bool(self.left.inner) and rules.has_matmul and rules.batch == rules.matrix == "strided"
 
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
         """The calls for sizes of the labels; None if a search may find better ones, or the framework takes others."""
@@ -421,11 +425,10 @@ class Recipe:
             return None
         memory, most = self.left.array.memory, rules.traits.max_batch_axes
         model, steps, rates = rules.model, matrices * inner, rules.rates
-        summed = model.elementwise(steps, steps, steps) + model.elementwise(steps, matrices)
+        summed = self.sum_of_products(sizes, rules, steps, matrices)
         product, reading = model.matmul(1, matrices, 1, 1, inner, (False, True)) + 2 * rates.view, None
-        if memory != self.right.array.memory:  # an operand is read as a copy reads it, or copied
-            summed += model.copy(steps) - rates.call
-            if inner >= rules.tiny or len(self.batch) > 1:  # loops over tiny vectors read any strides
+        if memory != self.right.array.memory:  # an operand is copied, unless loops over tiny vectors read any strides
+            if inner >= rules.tiny or len(self.batch) > 1:
                 product += model.copy(steps)
         elif self.is_readable:
             reading = self.readings.get(IN_PLACE) or self.reading(IN_PLACE)
@@ -433,12 +436,29 @@ class Recipe:
                 reading = self.fused(IN_PLACE)
             if reading is not None:
                 product += reading.turns(False, rules.takes) * rates.view
-        if memory[-1] not in self.batch:
-            summed += matrices * rates.run
         if product <= summed:
             is_one_call = reading is not None and (most is None or len(reading.runs) <= most)
             return reading.calls(is_swapped=False) if reading is not None and is_one_call else None
+        return self.summed_products()
+
+    def sum_of_products(self, sizes: Sizes, rules: Rules, steps: int, matrices: int) -> float:
+        """The estimated time of :meth:`summed_products`.
+
+        Args:
+            sizes, rules: as for :meth:`way`.
+            steps: the elements of each operand.
+            matrices: those of the result.
+        """
+        model, memory = rules.model, self.left.array.memory
+        seconds = model.elementwise(steps, steps, steps) + model.elementwise(steps, matrices)
+        if memory != self.right.array.memory:  # an operand is read as a copy reads it
+            seconds += model.copy(steps) - rules.rates.call
+        return seconds if memory[-1] in self.batch else seconds + matrices * rules.rates.run
+
+    def summed_products(self) -> Calls:
+        """An elementwise product of operands that have the same labels, and its sum."""
         if self._summed is None:
+            memory = self.left.array.memory
             self._summed = self._multiplying(memory, IN_PLACE).summed_after(memory, self.batch)
         return self._summed
 
@@ -458,8 +478,8 @@ class Recipe:
             calls = self._native[result] = self.begun().native(self.slots, arrays, result)
         return calls
 
-    def step(self, sizes: Sizes, kept: Labels, rules: Rules) -> Calls | None:
-        """The calls of an inner step of a network, as :meth:`way`; a small one is left to the framework's own einsum.
+    def own_einsum(self, sizes: Sizes, kept: Labels, rules: Rules) -> Calls | None:
+        """The framework's own einsum for a small inner step of a network, if that is faster than the calls around it.
 
         Args:
             sizes: of all labels.
@@ -467,13 +487,14 @@ class Recipe:
             rules: of the framework.
         """
         lhs, rhs = self.arrays
-        if not needs_no_view(lhs.labels, rhs.labels, self.keep):
-            innermost = min([sizes[array.labels[-1]] for array in self.arrays if array.labels], default=1)
-            if rules.einsum_pays(prod(sizes), innermost, len(sizes)):
-                if self._all is None:
-                    self._all = Calls(self.arrays).native((0, 1), self.arrays, kept)
-                return self._all
-        return self.way(sizes, rules)
+        if needs_no_view(lhs.labels, rhs.labels, self.keep):
+            return None
+        innermost = min([sizes[array.labels[-1]] for array in self.arrays if array.labels], default=1)
+        if not rules.einsum_pays(prod(sizes), innermost, len(sizes)):
+            return None
+        if self._all is None:
+            self._all = Calls(self.arrays).native((0, 1), self.arrays, kept)
+        return self._all
 
     # -- elementwise products ---------------------------------------------------------------------------------------
 
@@ -681,49 +702,3 @@ def einsum_result(natural: Labels, use: ResultUse, steps: int) -> Labels:
     It is the requested one of a small result: in memory, the framework leaves that in natural order.
     """
     return (use.target(natural) if steps <= _SMALL else None) or natural
-
-
-# -- within a search ------------------------------------------------------------------------------------------------
-
-
-def direct_product(
-    lhs: Term, rhs: Term, keep: Collection[int], use: ResultUse, traits: Traits, dtype: str, slot: int
-) -> tuple[list[Op], Term] | None:
-    """The ops of a product of two terms, and its result, if they are clear.
-
-    Args:
-        lhs, rhs: terms without repeated labels; each label is in both, or kept.
-        keep: the labels that other terms or the output still need.
-        use: how the result is used.
-        traits: of the framework.
-        dtype: of the computation.
-        slot: of the first op.
-    """
-    if not traits.strided:
-        return None
-    numbers = dict(zip(dict.fromkeys((*lhs.labels, *rhs.labels)), count()))
-    sizes = list(map(lhs.sizes.__getitem__, numbers))
-    arrays = [_laid(term, numbers) for term in (lhs, rhs)]
-    if None in arrays or set(map(type, sizes)) != {int}:
-        return None
-    kept = tuple([number for label, number in numbers.items() if label in keep])
-    calls = recipe_of(*arrays, _renamed_use(use, numbers), kept).way(sizes, rules_of(traits, dtype))
-    if calls is None:
-        return None
-    array = calls.laid(list(numbers))
-    ops = calls.ops(sizes, (lhs.slot, rhs.slot), slot)
-    return ops, Term(slot + len(ops) - 1, array.labels, None, lhs.sizes, flat=array.flat)
-
-
-def _laid(term: Term, names: dict[int, int]) -> Laid | None:
-    """How a term lies, with other labels; None if axes of it overlap or broadcast."""
-    pattern = () if term.is_packed else layout_pattern(term.shape, term.strides)
-    if pattern is None or any(not step for _, step in pattern):
-        return None
-    return renamed(Laid(term.labels, pattern, term.flat), names)
-
-
-def _renamed_use(use: ResultUse, names: dict[int, int]) -> ResultUse:
-    order = None if use.order is None else tuple([names[label] for label in use.order if label in names])
-    contracted, batch = [tuple([names[label] for label in each if label in names]) for each in use[1:]]
-    return ResultUse(order, contracted, batch)

@@ -19,9 +19,10 @@ from einsumx.ir.layout import cut
 from einsumx.ir.loops import Loops, natural_order, outer_loops
 from einsumx.ir.ops import Threads
 from einsumx.ir.traits import MatrixLayout
+from einsumx.planner.clear import direct_product
 from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name, seconds_of
 from einsumx.planner.selection import Candidate
-from einsumx.planner.strided import direct_product, einsum_result
+from einsumx.planner.strided import einsum_result
 from einsumx.planner.terms import Labels, Term, joined
 
 _LONG = 2e-4
