@@ -3,6 +3,7 @@
 A word is the fate of one step, see :data:`einsumx.planner.array_calls.Fate`; "search" stands for what is not clear.
 """
 
+import itertools
 import math
 import random
 
@@ -190,3 +191,17 @@ def test_the_ways_of_a_recipe_are_those_of_the_search_for_sizes(backend, monkeyp
                 continue
             assert lower(asked).ops == by_ways[0], equation
         searched += 1
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_ops_fit_axes_of_size_1_wherever_they_are(backend):
+    for sizes in itertools.product((1, 3), repeat=5):
+        size = dict(zip("bindj", sizes))
+        operands = tuple([Operand(tuple([size[label] for label in term]), "float32") for term in ("bind", "bjnd")])
+        asked = contraction(Request("bind,bjnd->bnij", ()), get_backend(backend), operands, "cpu")
+        assert lower(asked).values[-1].shape == tuple([size[label] for label in "bnij"])
+
+
+def test_an_axis_of_size_0_beside_one_that_broadcasts_is_not_planned_in_stages():
+    arrays = np.ones((0, 2, 3)), np.ones((1, 3, 4))
+    assert staged.run_of(NUMPY, "bij,bjk->bik", list(map(NUMPY.signature, arrays))) is None

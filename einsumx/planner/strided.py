@@ -404,7 +404,7 @@ class Recipe:
         if not is_matmul:
             return None
         if self.batch and rows == cols == 1 and not may_be_native:
-            return self._dots(sizes, rules, matrices, inner)
+            return None if left.rows or right.rows else self._dots(sizes, rules, matrices, inner)
         return SizedProduct(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
 
     def _takes_ones(self, inner: int) -> bool:

@@ -86,13 +86,13 @@ _shape_of = attrgetter("shape")
 
 def _sizes(found: Roles, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
     """The size of each label; None if one is 0 or unknown, an axis broadcasts or does not fit, or a dtype differs."""
-    sizes = [0] * found.count
+    sizes = [-1] * found.count
     for labels, operand in zip(found.inputs, operands):
         if operand.dtype != dtype or operand.weak or operand.nnz is not None:
             return None
         for label, size in zip(labels, operand.shape):
             if sizes[label] != size:
-                if sizes[label] or type(size) is not int:
+                if sizes[label] >= 0 or type(size) is not int:
                     return None
                 sizes[label] = size
     return None if 0 in sizes else tuple(sizes)
