@@ -111,16 +111,8 @@ def _kernels(calls: Calls, sizes: Sizes, adapter: Adapter, dtype: str) -> list[C
     """The kernels of a step."""
     kernel, kernels = adapter.kernel, []
     for step in calls.steps:
-        op, sources, axes = step
-        if axes is not None:
-            kernels.append(kernel(step.sized(sizes), (), dtype))
-        elif type(op) is Transpose:
-            kernels.append(kernel(op, (), dtype))
-        elif len(sources) == 2:
-            lhs, rhs = sources
-            kernels.append(kernel(op, (shape_of(lhs, sizes), shape_of(rhs, sizes)), dtype))
-        else:
-            kernels.append(kernel(op, [shape_of(source, sizes) for source in sources], dtype))
+        shapes = [shape_of(source, sizes) for source in step.sources]
+        kernels.append(kernel(step.sized(sizes), shapes, dtype))
     return kernels
 
 
