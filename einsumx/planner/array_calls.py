@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -21,7 +21,7 @@ Sizes: TypeAlias = Sequence[int]
 
 
 class Laid(NamedTuple):
-    """An array, whatever its sizes, of which none is 0 or 1: its labels, and how they lie in memory.
+    """An array, whatever its sizes, of which none is 0: its labels, and how they lie in memory.
 
     Attributes:
         labels: of its axes, all different.
@@ -79,7 +79,7 @@ class Laid(NamedTuple):
         return None if any(step != 1 for _, step in self.pattern[: len(labels)]) else 1
 
 
-def renamed(array: Laid, names: Mapping[int, int]) -> Laid:
+def renamed(array: Laid, names: Mapping[int, int] | Sequence[int]) -> Laid:
     """An array with other labels."""
     flat = array.flat
     if flat is not None:
@@ -239,24 +239,18 @@ class Calls:
 
     def laid(self, names: Sequence[int]) -> Laid:
         """The result, with names for the labels."""
-        result = tuple(map(names.__getitem__, self.result))
-        if self.flat is None:
-            return Laid(result)
-        return Laid(result, (), tuple([tuple(map(names.__getitem__, axis)) for axis in self.flat]))
+        return renamed(Laid(self.result, (), self.flat), names)
 
-    def ops(self, sizes: Sizes, slots: Sequence[int] = (), start: int | None = None) -> list[Op]:
+    def ops(self, sizes: Sizes, slots: Sequence[int], start: int) -> list[Op]:
         """The ops for sizes of the labels.
 
         Args:
             sizes: of each label.
-            slots: those of the operands, if they are not the first.
+            slots: those of the operands.
             start: the slot of the first op.
         """
-        ops = [step.sized(sizes) for step in self.steps]
-        if start is None:
-            return ops
-        names = dict(enumerate([*slots, *range(start, start + len(ops))]))
-        return [op.renamed(names) for op in ops]
+        names = dict(enumerate([*slots, *range(start, start + len(self.steps))]))
+        return [step.sized(sizes).renamed(names) for step in self.steps]
 
 
 _SILENT = frozenset(("view", "sum", "einsum"))
@@ -275,9 +269,17 @@ def shape_of(axes: Groups, sizes: Sizes) -> tuple[int, ...]:
     (4, 30, 1)
     """
     shape = []
-    for axis in axes:
+    for axis in axes:  # without a function for each: the kernels of a first call ask for many shapes
         size = 1
         for label in axis:
             size *= sizes[label]
         shape.append(size)
     return tuple(shape)
+
+
+def span(labels: Iterable[int], sizes: Sizes) -> int:
+    """The number of elements that labels span."""
+    count = 1
+    for label in labels:
+        count *= sizes[label]
+    return count

@@ -1,6 +1,6 @@
 """Contractions on arrays with strides whose best calls are clear: of one array, of two, and along a path of pairs.
 
-What the equation says is an :class:`Roles`; see :mod:`einsumx.planner.strided` for what follows from how the arrays
+What the equation says is in :class:`Roles`; see :mod:`einsumx.planner.strided` for what follows from how the arrays
 lie, and from their sizes.
 """
 
@@ -173,8 +173,8 @@ def clear_parts(
 
     Args:
         roles: of the equation.
-        patterns: how the operands lie; None if one has another dtype than the result, repeated labels, axes of size 1,
-            or axes that overlap or broadcast.
+        patterns: how the operands lie; None if one has another dtype than the result, repeated labels, or axes that
+            overlap or broadcast.
         path: of the steps.
         sizes: of each label.
         rules: of the framework, for the dtype.
@@ -330,37 +330,40 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
     """The calls of a contraction that has no size of 0, if they are clear."""
-    equation, dtype = contraction.equation, contraction.dtype
-    found, sizes, asked = (
-        roles_of(equation.inputs, equation.output),
-        equation.sizes,
-        rules_of(contraction.place.traits, dtype),
-    )
-    count = len(contraction.operands)
-    if found.is_one_einsum(sizes, asked) and may_be_one_einsum(contraction):
+    equation, count = contraction.equation, len(contraction.operands)
+    found, sizes = roles_of(equation.inputs, equation.output), equation.sizes
+    asked, is_plain = rules_of(contraction.place.traits, contraction.dtype), _is_plain(contraction)
+    if is_plain and found.is_one_einsum(sizes, asked) and takes_einsum(found, asked.traits, asked.dtype):
         return [Part(found.einsum, sizes, tuple(range(count)), count)]
     if not is_known(sizes):
         return None
-    is_plain = not found.has_repeats and all(
-        shape == tuple([sizes[label] for label in labels]) for labels, shape in zip(equation.inputs, equation.shapes)
-    )
-    is_plain = is_plain and {operand.dtype for operand in contraction.operands} == {dtype}
-    patterns = patterns_of(contraction.operands) if is_plain else None
+    patterns = patterns_of(contraction.operands) if is_plain and not found.has_repeats else None
     return clear_parts(found, patterns, contraction.path, sizes, asked)
 
 
 def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
-    """How operands without axes of size 1 lie; None if axes of one overlap or broadcast."""
-    patterns: list[Pattern] = []
+    """How operands lie; None if axes of one overlap or broadcast."""
+    patterns = []
     for operand in operands:
-        if operand.strides is None:
-            patterns.append(())
-            continue
-        pattern = layout_pattern(operand.shape, operand.strides)
-        if pattern is None or 0 in [step for _, step in pattern]:
+        pattern = () if operand.strides is None else _pattern_of(operand.shape, operand.strides)
+        if pattern is None:
             return None
         patterns.append(pattern)
     return patterns
+
+
+def _pattern_of(shape: Sequence[int], strides: Sequence[int]) -> Pattern | None:
+    pattern = layout_pattern(shape, strides)
+    return None if pattern is None or 0 in [step for _, step in pattern] else pattern
+
+
+def _is_plain(contraction: Contraction) -> bool:
+    """Whether no operand has another dtype than the result, or axes of size 1 that broadcast."""
+    sizes, dtype = contraction.equation.sizes, contraction.dtype
+    for operand, labels in zip(contraction.operands, contraction.equation.inputs):
+        if operand.dtype != dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
+            return False
+    return True
 
 
 def one_einsum(contraction: Contraction) -> Op:
@@ -371,11 +374,9 @@ def one_einsum(contraction: Contraction) -> Op:
 
 def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly."""
-    equation, sizes = contraction.equation, contraction.equation.sizes
-    for operand, labels in zip(contraction.operands, equation.inputs):
-        if operand.dtype != contraction.dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
-            return False
-    return takes_einsum(roles_of(equation.inputs, equation.output), contraction.place.traits, contraction.dtype)
+    equation = contraction.equation
+    found = roles_of(equation.inputs, equation.output)
+    return _is_plain(contraction) and takes_einsum(found, contraction.place.traits, contraction.dtype)
 
 
 def direct_product(
@@ -409,10 +410,8 @@ def direct_product(
 
 def _laid(term: Term, names: dict[int, int]) -> Laid | None:
     """How a term lies, with other labels; None if axes of it overlap or broadcast."""
-    pattern = () if term.is_packed else layout_pattern(term.shape, term.strides)
-    if pattern is None or any(not step for _, step in pattern):
-        return None
-    return renamed(Laid(term.labels, pattern, term.flat), names)
+    pattern = () if term.is_packed else _pattern_of(term.shape, term.strides)
+    return None if pattern is None else renamed(Laid(term.labels, pattern, term.flat), names)
 
 
 def _renamed_use(use: ResultUse, names: dict[int, int]) -> ResultUse:

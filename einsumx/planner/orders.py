@@ -1,13 +1,12 @@
-"""The axis order of an elementwise product, and of the result of a framework's own einsum."""
+"""The axis order of an elementwise product."""
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple, Protocol
 
 from einsumx.ir.loops import natural_order
 from einsumx.ir.traits import Traits
-from einsumx.planner.array_calls import Sizes
+from einsumx.planner.array_calls import Sizes, span
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.terms import Labels, ResultUse, Term
 
@@ -69,25 +68,24 @@ class Orders(NamedTuple):
         if len(self.orders) == 1:
             return self.orders[0][0], IN_PLACE
 
-        def span(labels: Labels) -> int:
-            return prod([sizes[label] for label in labels])
-
         orders = [order for order, _ in self.orders]
-        runs = [min(span(run), _LONG_RUN) for _, run in self.orders]
+        runs = [min(span(run, sizes), _LONG_RUN) for _, run in self.orders]
         if self.natural is not None and runs[0] < max(runs):
             orders.insert(1, self.natural[0])
-            runs.insert(1, min(span(self.natural[1]), _LONG_RUN))
+            runs.insert(1, min(span(self.natural[1], sizes), _LONG_RUN))
         longest = max(runs)
         order, copies = orders[runs.index(longest)], IN_PLACE
-        overhead = span(order) * rules.rates.run  # of runs of one element
+        overhead = span(order, sizes) * rules.rates.run  # of runs of one element
         least = overhead / longest
         # The next step may want another order of an inner result, and GPUs have no runs.
         if self.natural is not None and rules.traits.strided and rules.rates.tile == 1 and least > rules.rates.call:
             arrays = self.lhs, self.rhs
             for other in orders:
                 reasons, run = _copies(*arrays, other)
-                copied = [rules.model.copy(span(array.labels)) for array, reason in zip(arrays, reasons) if reason]
-                seconds = sum(copied) + overhead / min(span(run), _LONG_RUN)
+                copied = [
+                    rules.model.copy(span(array.labels, sizes)) for array, reason in zip(arrays, reasons) if reason
+                ]
+                seconds = sum(copied) + overhead / min(span(run, sizes), _LONG_RUN)
                 if seconds < least:
                     order, copies, least = other, reasons, seconds
         return order, copies

@@ -22,7 +22,7 @@ from einsumx.ir.layout import cut
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Matmul, Multiply
 from einsumx.ir.rates import Rates
-from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles
+from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles, span
 from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules
 from einsumx.planner.terms import Groups, Labels, ResultUse
@@ -213,7 +213,7 @@ class Reading:
         order = use.order
         if order is not None:
             return count + (result != order and (len(result) == len(order) or result != use.target(result)))
-        if use.is_ready(result, (2,) * (max(result, default=0) + 1), takes_strides):
+        if is_ready(use, result, takes_strides):
             return count
         summed = use.contracted
         start = result.index(summed[0])
@@ -625,7 +625,7 @@ class SizedProduct:
         """Whether a product for each element of the loops takes less time than a copy; if large, surely less."""
         if not side.loops or not self._rules.takes[0]:
             return False
-        matrices, inner, height = self._matrices, self._inner, self._span(side.free)
+        matrices, inner, height = self._matrices, self._inner, span(side.free, self._sizes)
         elements = matrices * rows * inner
         is_small = elements <= _SMALL
         if not is_small and height * inner * others < _TINY:
@@ -633,10 +633,6 @@ class SizedProduct:
         model = self._rules.model
         copied = model.copy(elements, turned=is_small) + model.matmul(1, matrices, rows, others, inner)
         return model.matmul(1, matrices * (rows // height), height, others, inner) < copied
-
-    def _span(self, labels: Labels) -> int:
-        """The number of elements that labels span."""
-        return prod([self._sizes[label] for label in labels])
 
     def _of_packed(self, reading: Reading, is_in_order: bool) -> Calls | None:
         """A product where operands with gaps are copied, or all that are not in C order; None if it copies."""
@@ -650,8 +646,8 @@ class SizedProduct:
 
     def _slower(self, left: Factor, right: Factor) -> float:
         """The seconds by which a product takes longer than with its sides swapped."""
-        rows = self._span(left.free) if left.loops else self._rows
-        cols = self._span(right.free) if right.loops else self._cols
+        rows = span(left.free, self._sizes) if left.loops else self._rows
+        cols = span(right.free, self._sizes) if right.loops else self._cols
         inner, long_side = self._inner, self._rules.traits.long_side
         is_lopsided = long_side != "either" and (rows > LOPSIDED * cols or cols > LOPSIDED * rows)
         if not is_lopsided and (left.is_turned == right.is_turned or not depends_on_turns(rows, cols, inner)):
@@ -674,17 +670,22 @@ class SizedProduct:
         model, rates = self._rules.model, self._rules.rates
         seconds = reading.overhead(rates)
         if steps <= _SMALL:
-            seconds += self._span(reading.batch) * rates.matrix
+            seconds += span(reading.batch, self._sizes) * rates.matrix
         else:
             seconds += model.matmul(0, self._matrices, self._rows, self._cols, self._inner)
-            seconds += sum([model.copy(self._span(side.array.labels)) for side in reading.sides if side.copied])
+            seconds += sum([model.copy(span(side.array.labels, self._sizes)) for side in reading.sides if side.copied])
         if model.least_einsum(steps, 2) >= seconds:
             return None
         natural, loops = reading.loops(is_swapped)
-        rows, fills = self._span(tuple(loops.outer)), self._span(tuple(loops.filled))
+        rows, fills = span(loops.outer, self._sizes), span(loops.filled, self._sizes)
         if model.einsum(steps, rows, fills, loops.count, 2, loops.is_packed) >= seconds:
             return None
         return einsum_result(natural, self._recipe.use, steps)
+
+
+def is_ready(use: ResultUse, result: Labels, takes_strides: bool) -> bool:
+    """Whether the next step can read a C-contiguous result in place, if no axis of it has size 1."""
+    return use.is_ready(result, (2,) * (max(result, default=0) + 1), takes_strides)
 
 
 def _are_packed(left: Factor, right: Factor) -> bool:

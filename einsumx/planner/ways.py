@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from itertools import product as combinations
+from math import prod
 from typing import NamedTuple
 
 from einsumx.ir.cost_model import run_counters
 from einsumx.ir.layout import cut
 from einsumx.ir.loops import Loops, natural_order, outer_loops
 from einsumx.ir.ops import Matmul
-from einsumx.planner.array_calls import Calls, Laid, Sizes, singles
+from einsumx.planner.array_calls import Calls, Laid, Sizes, singles, span
 from einsumx.planner.rules import Rules
-from einsumx.planner.strided import Recipe, einsum_result
+from einsumx.planner.strided import Recipe, einsum_result, is_ready
 from einsumx.planner.terms import Groups, Labels, joined
 
 
@@ -37,14 +38,6 @@ class Access(NamedTuple):
     is_turned: bool
     is_copied: bool
     loops: Labels = ()
-
-
-def span(labels: Iterable[int], sizes: Sizes) -> int:
-    """The number of elements that labels span."""
-    count = 1
-    for label in labels:
-        count *= sizes[label]
-    return count
 
 
 class Way:
@@ -72,7 +65,7 @@ class Way:
         self.copies: list[tuple[Labels, list[int], bool]] = []
         self.views = 2  # about one reshape of each operand
         for side, on_right in zip(sides, (False, True)):
-            array = arrays_of(recipe)[side.place]
+            array = _arrays_of(recipe)[side.place]
             read = self._order(side, array, on_right)
             lies = self._order(side, array, side.is_turned) if side.is_copied else read
             self.views += (lies != array.labels) + (lies != read)
@@ -83,8 +76,7 @@ class Way:
         self.result = (*joined(runs), *left.rows, *right.rows)
         self.kept = tuple([label for label in self.result if label not in summed])
         target = recipe.use.target(self.kept)
-        typical = (2,) * (max(self.result, default=0) + 1)
-        self.is_ready = target is not None or recipe.use.is_ready(self.kept, typical, takes_strides)
+        self.is_ready = target is not None or is_ready(recipe.use, self.kept, takes_strides)
         self.has_view = target is not None and target != self.kept
         self._calls: Calls | None = None
 
@@ -98,7 +90,7 @@ class Way:
         model, seconds = rules.model, 0.0
         left, right = self.sides
         batch = [span(run, sizes) for run in self.runs]
-        matrices, rows, cols = span(range(len(batch)), batch), span(left.rows, sizes), span(right.rows, sizes)
+        matrices, rows, cols = prod(batch), span(left.rows, sizes), span(right.rows, sizes)
         calls = matrices // max(batch) if rules.traits.max_batch_axes == 1 and len(batch) > 1 else 1
         for before, counters, turned in self.copies:
             seconds += model.copy(span(before, sizes), span(counters, sizes), turned=turned)
@@ -125,14 +117,14 @@ class Way:
 
     def _operand(self, calls: Calls, side: Access, *, on_right: bool) -> tuple[int, Groups]:
         """The slot of an operand as a product reads it, and its axes of rows: one, or none of a vector."""
-        array = arrays_of(self.recipe)[side.place]
+        array = _arrays_of(self.recipe)[side.place]
         slot, labels = calls.reshape(self.recipe.slots[side.place], singles(array.labels)), array.labels
         runs = [tuple(filter(labels.__contains__, run)) for run in self.runs]
         if side.is_copied:
             lies = self._order(side, array, side.is_turned)
             slot, labels = calls.transpose(slot, labels, lies), lies
             if array.merged(lies) != 1:
-                slot = calls.copy(slot, why_copied(array, side.rows, self.contracted))
+                slot = calls.copy(slot, _why_copied(array, side.rows, self.contracted))
         is_vector = not (side.rows or runs)
         matrix = [self.contracted, side.rows] if on_right else [side.rows, self.contracted]
         groups = [self.contracted] if is_vector else [*runs, *matrix]
@@ -140,12 +132,12 @@ class Way:
         return slot, () if is_vector else (side.rows,)
 
 
-def arrays_of(recipe: Recipe) -> tuple[Laid, Laid]:
+def _arrays_of(recipe: Recipe) -> tuple[Laid, Laid]:
     """The operands of a recipe."""
     return recipe.left.array, recipe.right.array
 
 
-def why_copied(array: Laid, free: Labels, contracted: Labels) -> str:
+def _why_copied(array: Laid, free: Labels, contracted: Labels) -> str:
     """Why an operand is not read in place."""
     if not array.merges(contracted):
         return "its contracted axes do not merge"
@@ -169,7 +161,7 @@ class Ways:
 
     def __init__(self, recipe: Recipe, rules: Rules) -> None:
         self.recipe, self._most, self._takes_strides = recipe, rules.traits.max_batch_axes, rules.takes[0]
-        lhs, rhs = arrays_of(recipe)
+        lhs, rhs = _arrays_of(recipe)
         contracted = recipe.left.inner
         shared = [label for label in lhs.labels if label in rhs.labels]
         self._batch = tuple([label for label in shared if label not in contracted])
@@ -197,7 +189,7 @@ class Ways:
 
     def _sums(self) -> Iterator[tuple[Labels, Labels]]:
         """Orders of the contracted labels, and which of them are batch axes that are summed afterwards."""
-        arrays = arrays_of(self.recipe)
+        arrays = _arrays_of(self.recipe)
         orders = dict.fromkeys([array.in_memory_order(self._contracted) for array in arrays])
         for order in orders:
             yield order, ()
@@ -208,7 +200,7 @@ class Ways:
 
     def _accesses(self, place: int, contracted: Labels, *, is_whole: bool, is_tiny: bool) -> Iterator[Access]:
         """The accesses to an operand that may pay: in place, if the product can read it so, and by copies."""
-        array, free = arrays_of(self.recipe)[place], self._free[place]
+        array, free = _arrays_of(self.recipe)[place], self._free[place]
         in_place = self._in_place(place, contracted, is_any=True) if is_tiny else []
         if not in_place or in_place[0].loops:
             in_place = self._in_place(place, contracted, is_any=False)
@@ -222,7 +214,7 @@ class Ways:
 
     def _in_place(self, place: int, contracted: Labels, *, is_any: bool) -> list[Access]:
         """Reads an operand in place: a run of free axes as rows, and the others as batch axes."""
-        array = arrays_of(self.recipe)[place]
+        array = _arrays_of(self.recipe)[place]
         if not array.merges(contracted):
             return []
         runs = array.runs(self._free[place])
@@ -235,7 +227,7 @@ class Ways:
 
     def _batches(self, left: Access, right: Access, summed: Labels) -> Iterable[Groups]:
         """The batch axes in each order that may matter, as runs that are one axis in both operands."""
-        arrays = arrays_of(self.recipe)
+        arrays = _arrays_of(self.recipe)
         kept = (*self._batch, *left.loops, *right.loops)
         target = self.recipe.use.target(kept)
         orders = [_ordered(kept, array) for array in arrays]
@@ -256,7 +248,7 @@ class Ways:
     @cached_property
     def einsums(self) -> list[Einsum]:
         """The framework's own einsum; and along a batch axis innermost in one operand, after a copy of the other."""
-        arrays = arrays_of(self.recipe)
+        arrays = _arrays_of(self.recipe)
         found = [Einsum(self.recipe, arrays, self._kept, None)]
         for place, (array, other) in enumerate((arrays, arrays[::-1])):
             label = other.memory[-1] if other.labels else None
@@ -328,7 +320,7 @@ class Einsum:
             return recipe.native(result)
         calls = self._calls.get(result)
         if calls is None:
-            calls, array = recipe.begun(), arrays_of(recipe)[copied]
+            calls, array = recipe.begun(), _arrays_of(recipe)[copied]
             slot = calls.reshape(recipe.slots[copied], singles(array.labels))
             slot = calls.transpose(slot, array.labels, self._arrays[0].labels)
             slot = calls.copy(slot, "an einsum along short rows takes longer than the copy")
