@@ -23,7 +23,7 @@ from einsumx.planner.clear import direct_product
 from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name, seconds_of
 from einsumx.planner.selection import Candidate
 from einsumx.planner.strided import einsum_result
-from einsumx.planner.terms import Labels, Term, joined
+from einsumx.planner.terms import Labels, Term, joined, ordered
 
 _LONG = 2e-4
 """Seconds of a product that several threads may share."""
@@ -278,11 +278,11 @@ class _Search:
         """
         kept = (*self._pair.batch, *left.loops, *right.loops)
         target = self._pair.use.target(kept)
-        orders = [_ordered(kept, left.term), _ordered(kept, right.term)]
+        orders = [ordered(kept, left.term.memory), ordered(kept, right.term.memory)]
         if target is not None:
             orders.insert(0, target)
         # Labels to be summed come first, so that the sum adds whole blocks.
-        orders = [(*_ordered(summed, left.term), *order) for order in orders]
+        orders = [(*ordered(summed, left.term.memory), *order) for order in orders]
         if self._traits.max_batch_axes is None:
             return dict.fromkeys([tuple([(label,) for label in order]) for order in orders])
 
@@ -356,11 +356,6 @@ def _why_copied(term: Term, free: Labels, contracted: Labels, layout: MatrixLayo
     if len(runs) > 1:
         return "its free axes do not merge, and a product for each takes longer than the copy"
     return "the product of a packed operand is faster"
-
-
-def _ordered(labels: Labels, term: Term) -> Labels:
-    """``labels`` in the term's memory order, those that it lacks first."""
-    return (*[label for label in labels if label not in term.labels], *term.in_memory_order(labels))
 
 
 def _continues(side: Side, run: Labels, label: int) -> bool:

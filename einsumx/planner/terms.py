@@ -157,6 +157,15 @@ def joined(runs: Iterable[Labels]) -> Labels:
     return tuple(chain.from_iterable(runs))
 
 
+def ordered(labels: Labels, memory: Labels) -> Labels:
+    """``labels`` in an array's memory order, those that it lacks first.
+
+    >>> ordered((1, 2, 3), (4, 3, 1))
+    (2, 3, 1)
+    """
+    return (*[label for label in labels if label not in memory], *[label for label in memory if label in labels])
+
+
 def native_equation(inputs: Sequence[Labels], output: Labels) -> str:
     """An equation in text form, with letters from a in order of appearance.
 

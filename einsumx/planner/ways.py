@@ -19,7 +19,7 @@ from einsumx.ir.ops import Matmul
 from einsumx.planner.array_calls import Calls, Laid, Sizes, singles, span
 from einsumx.planner.rules import Rules
 from einsumx.planner.strided import Recipe, einsum_result, is_ready
-from einsumx.planner.terms import Groups, Labels, joined
+from einsumx.planner.terms import Groups, Labels, joined, ordered
 
 
 class Access(NamedTuple):
@@ -230,11 +230,11 @@ class Ways:
         arrays = _arrays_of(self.recipe)
         kept = (*self._batch, *left.loops, *right.loops)
         target = self.recipe.use.target(kept)
-        orders = [_ordered(kept, array) for array in arrays]
+        orders = [ordered(kept, array.memory) for array in arrays]
         if target is not None:
             orders.insert(0, target)
         # Labels to be summed come first, so that the sum adds whole blocks.
-        orders = [(*_ordered(summed, arrays[0]), *order) for order in orders]
+        orders = [(*ordered(summed, arrays[0].memory), *order) for order in orders]
         if self._most is None:
             return dict.fromkeys(map(singles, orders))
 
@@ -327,11 +327,6 @@ class Einsum:
             slots = slot, recipe.slots[1 - copied]
             calls = self._calls[result] = calls.native(slots, self._arrays, result)
         return calls
-
-
-def _ordered(labels: Labels, array: Laid) -> Labels:
-    """``labels`` in an array's memory order, those that it lacks first."""
-    return (*[label for label in labels if label not in array.labels], *array.in_memory_order(labels))
 
 
 def _continues(side: Access, array: Laid, run: Labels, label: int) -> bool:
