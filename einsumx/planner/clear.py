@@ -83,8 +83,8 @@ class Roles:
             self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
         self._text: str | None = None
         self._einsum: Calls | None = None
-        self._recipes: dict[tuple[Pattern, ...], Recipe] = {}
-        self._alone: dict[Pattern, Calls] = {}
+        self._recipes: dict[tuple[Laid, Laid], Recipe] = {}
+        self._alone: dict[Laid, Calls] = {}
         self._steps: dict[Path, list[NetworkStep]] = {}
 
     @property
@@ -103,24 +103,21 @@ class Roles:
             self._einsum = calls.ended("einsum", self.output)
         return self._einsum
 
-    def pair(self, lhs: Pattern, rhs: Pattern) -> Recipe:
-        """The recipe for two operands that lie like this."""
+    def pair(self, lhs: Laid, rhs: Laid) -> Recipe:
+        """The recipe for the two operands."""
         found = self._recipes.get((lhs, rhs))
         if found is None:
-            first, second = self.inputs
-            found = Recipe((Laid(first, lhs), Laid(second, rhs)), ResultUse(self.output), self.output)
-            self._recipes[lhs, rhs] = found
+            found = self._recipes[lhs, rhs] = Recipe((lhs, rhs), ResultUse(self.output), self.output)
         return found
 
-    def alone(self, pattern: Pattern) -> Calls:
-        """The calls of a contraction of one operand without repeated labels that lies like this."""
-        calls = self._alone.get(pattern)
+    def alone(self, array: Laid) -> Calls:
+        """The calls of a contraction of one operand without repeated labels."""
+        calls = self._alone.get(array)
         if calls is None:
-            array = Laid(self.inputs[0], pattern)
             calls = Calls([array])
             _, summed = calls.summed(0, array, self.output)
             calls = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(self.output)
-            self._alone[pattern] = calls
+            self._alone[array] = calls
         return calls
 
     def steps(self, path: Path) -> list[NetworkStep]:
@@ -154,47 +151,63 @@ def roles_of(inputs: tuple[Labels, ...], output: Labels) -> Roles:
     return Roles(inputs, output)
 
 
-def takes_einsum(roles: Roles, traits: Traits, dtype: str) -> bool:
-    """Whether the framework's own einsum computes the whole contraction correctly, if no axis broadcasts.
+def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> bool:
+    """Whether the framework's own einsum computes the whole contraction correctly, for operands of its dtype.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
-    if not traits.rates.native or dtype not in traits.native_dtypes:
+    traits = rules.traits
+    if not traits.rates.native or rules.dtype not in traits.native_dtypes:
         return False
-    if len(roles.inputs) > traits.native_max_operands or roles.count > traits.native_max_labels:
+    if len(operands) > traits.native_max_operands or roles.count > traits.native_max_labels:
         return False
-    return traits.native_any_labels or not (roles.has_repeats or not roles.count)
+    if not traits.native_any_labels and (roles.has_repeats or not roles.count):
+        return False
+    shapes = [tuple(map(sizes.__getitem__, labels)) for labels in roles.inputs]
+    return all(operand.shape == shape for operand, shape in zip(operands, shapes))
 
 
-def clear_parts(
-    roles: Roles, patterns: Sequence[Pattern] | None, path: Path, sizes: Sizes, rules: Rules
-) -> list[Part] | None:
+def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
     """The calls of a contraction that has no size of 0, if they are clear.
 
     Args:
         roles: of the equation.
-        patterns: how the operands lie; None if one has another dtype than the result, repeated labels, or axes that
-            overlap or broadcast.
+        operands: of the dtype of the result.
         path: of the steps.
         sizes: of each label.
         rules: of the framework, for the dtype.
     """
-    if patterns is None or not rules.is_direct:
+    count = len(operands)
+    if roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
+        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
+    if roles.has_repeats or not rules.is_direct or not is_known(sizes):
         return None
-    output = roles.output
-    if len(patterns) == 2:
-        calls = calls_of(roles.pair(*patterns), sizes, rules)
-        return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
-    if len(patterns) == 1:
-        return [Part(roles.alone(*patterns), sizes, (0,), 1)]
-    return _network(list(map(Laid, roles.inputs, patterns)), roles.steps(path), sizes, rules)
+    arrays = _arrays_of(roles.inputs, operands, sizes)
+    if arrays is None:
+        return None
+    labels = tuple([array.labels for array in arrays])
+    if labels != roles.inputs:
+        roles = roles_of(labels, roles.output)
+    if count == 2:
+        calls = calls_of(roles.pair(*arrays), sizes, rules)
+        return None if calls is None else [Part(calls.delivered(roles.output), sizes, (0, 1), 2)]
+    if count == 1:
+        return [Part(roles.alone(*arrays), sizes, (0,), 1)]
+    return _network(arrays, roles.steps(path), sizes, rules)
 
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
     calls = recipe.way(sizes, rules)
-    if calls is not None or 1 in sizes or not recipe.has_ways(rules):
+    if calls is not None:
         return calls
+    if 1 in sizes and not recipe.lacks_ones:
+        ones = tuple([label for label, size in enumerate(sizes) if size == 1])
+        calls = calls_of(recipe.without(ones), sizes, rules)
+        kept = tuple([label for label in ones if label in recipe.keep])
+        return calls.with_ones(kept, recipe.use.order) if calls and kept else calls
+    if not recipe.has_ways(rules):
+        return None
     key = rules.traits.max_batch_axes, rules.takes
     found = recipe.ways.get(key)
     if found is None:
@@ -330,40 +343,29 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
     """The calls of a contraction that has no size of 0, if they are clear."""
-    equation, count = contraction.equation, len(contraction.operands)
-    found, sizes = roles_of(equation.inputs, equation.output), equation.sizes
-    asked, is_plain = rules_of(contraction.place.traits, contraction.dtype), _is_plain(contraction)
-    if is_plain and found.is_one_einsum(sizes, asked) and takes_einsum(found, asked.traits, asked.dtype):
-        return [Part(found.einsum, sizes, tuple(range(count)), count)]
-    if not is_known(sizes):
+    equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    if any(operand.dtype != rules.dtype for operand in contraction.operands):
         return None
-    patterns = patterns_of(contraction.operands) if is_plain and not found.has_repeats else None
-    return clear_parts(found, patterns, contraction.path, sizes, asked)
+    roles = roles_of(equation.inputs, equation.output)
+    return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
 
-def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
-    """How operands lie; None if axes of one overlap or broadcast."""
-    patterns = []
-    for operand in operands:
+def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
+    """How operands lie, without axes of size 1 that broadcast; None if axes of one overlap or repeat memory."""
+    arrays = []
+    for labels, operand in zip(inputs, operands):
         pattern = () if operand.strides is None else _pattern_of(operand.shape, operand.strides)
         if pattern is None:
             return None
-        patterns.append(pattern)
-    return patterns
+        spread = tuple([label for label, size in zip(labels, operand.shape) if size != sizes[label]])
+        array = Laid(labels, pattern)
+        arrays.append(array.without(spread) if spread else array)
+    return arrays
 
 
 def _pattern_of(shape: Sequence[int], strides: Sequence[int]) -> Pattern | None:
     pattern = layout_pattern(shape, strides)
     return None if pattern is None or 0 in [step for _, step in pattern] else pattern
-
-
-def _is_plain(contraction: Contraction) -> bool:
-    """Whether no operand has another dtype than the result, or axes of size 1 that broadcast."""
-    sizes, dtype = contraction.equation.sizes, contraction.dtype
-    for operand, labels in zip(contraction.operands, contraction.equation.inputs):
-        if operand.dtype != dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
-            return False
-    return True
 
 
 def one_einsum(contraction: Contraction) -> Op:
@@ -374,9 +376,11 @@ def one_einsum(contraction: Contraction) -> Op:
 
 def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly."""
-    equation = contraction.equation
-    found = roles_of(equation.inputs, equation.output)
-    return _is_plain(contraction) and takes_einsum(found, contraction.place.traits, contraction.dtype)
+    equation, operands = contraction.equation, contraction.operands
+    rules = rules_of(contraction.place.traits, contraction.dtype)
+    if any(operand.dtype != rules.dtype for operand in operands):
+        return False
+    return takes_einsum(roles_of(equation.inputs, equation.output), operands, equation.sizes, rules)
 
 
 def direct_product(

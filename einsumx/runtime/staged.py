@@ -18,7 +18,7 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.measuring import wisdom
 from einsumx.measuring.calibration import place_of
 from einsumx.planner import clear
-from einsumx.planner.clear import Part, Roles
+from einsumx.planner.clear import Roles
 from einsumx.planner.rules import rules_of
 from einsumx.runtime import equations, execute
 
@@ -71,13 +71,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     if count > 2 or not (optimize is True or optimize is False or optimize == "auto"):
         equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
         path = front.searched_path(equation, optimize, operands, place, dtype, adapter)
-    if found.is_one_einsum(sizes, asked) and clear.takes_einsum(found, traits, dtype):
-        part = Part(found.einsum, sizes, tuple(range(count)), count)
-        return execute.run_of_parts([part], adapter, count, asked)
-    patterns = None if found.has_repeats else clear.patterns_of(operands)
-    if patterns is None:
-        return None
-    parts = clear.clear_parts(found, patterns, path, sizes, asked)
+    parts = clear.clear_parts(found, operands, path, sizes, asked)
     return None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
 
 
@@ -85,14 +79,15 @@ _shape_of = attrgetter("shape")
 
 
 def _sizes(found: Roles, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
-    """The size of each label; None if one is 0 or unknown, an axis broadcasts or does not fit, or a dtype differs."""
+    """The size of each label; None if one is 0 or unknown, an axis does not fit, or a dtype differs."""
     sizes = [-1] * found.count
     for labels, operand in zip(found.inputs, operands):
         if operand.dtype != dtype or operand.weak or operand.nnz is not None:
             return None
         for label, size in zip(labels, operand.shape):
-            if sizes[label] != size:
-                if sizes[label] >= 0 or type(size) is not int:
+            known = sizes[label]
+            if known != size and (size != 1 or known < 0):
+                if known not in (-1, 1) or type(size) is not int:
                     return None
                 sizes[label] = size
     return None if 0 in sizes else tuple(sizes)
