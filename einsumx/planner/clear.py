@@ -26,9 +26,9 @@ from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
 
 if TYPE_CHECKING:
-    from einsumx.planner import ways
+    from einsumx.planner import packed, ways
 else:  # most pairs need no search
-    ways = LazyModule("einsumx.planner.ways")
+    packed, ways = LazyModule("einsumx.planner.packed"), LazyModule("einsumx.planner.ways")
 
 
 class Part(NamedTuple):
@@ -188,6 +188,8 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     labels = tuple([array.labels for array in arrays])
     if labels != roles.inputs:
         roles = roles_of(labels, roles.output)
+    if rules.is_packed:
+        return packed.parts_of(roles, arrays, path, sizes, rules)
     if count == 2:
         calls = calls_of(roles.pair(*arrays), sizes, rules)
         return None if calls is None else [Part(calls.delivered(roles.output), sizes, (0, 1), 2)]
@@ -227,14 +229,18 @@ class NetworkStep:
         kept: the labels of the result.
         partner: the value with which the result is multiplied; None for the last step.
         contracted, batch: the labels that this product sums, and those that it keeps in both.
+
+    Attributes:
+        others: the labels of the partner, if all operands are in C order: those of an operand, or sorted.
     """
 
-    __slots__ = ("_batch", "_contracted", "_kept", "_recipes", "pair", "partner")
+    __slots__ = ("_batch", "_contracted", "_kept", "_recipes", "others", "pair", "partner")
 
     def __init__(
         self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
     ) -> None:
         self.pair, self.partner = pair, partner
+        self.others: Labels = ()
         self._kept, self._contracted, self._batch = kept, contracted, batch
         self._recipes: dict[tuple[Laid, Laid, Labels | None], tuple[Recipe, Labels, Labels]] = {}
 
@@ -248,19 +254,28 @@ class NetworkStep:
         key = lhs, rhs, other
         found = self._recipes.get(key)
         if found is None:
-            names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
-            numbers = dict(zip(names, count()))
-            if self.partner is None:
-                kept = tuple(map(numbers.__getitem__, self._kept))
-                use = ResultUse(kept)
-            else:
-                kept = tuple([number for label, number in numbers.items() if label in self._kept])
-                contracted = [numbers[label] for label in other or () if label in self._contracted]
-                batch = [numbers[label] for label in other or () if label in self._batch]
-                use = ResultUse(None, tuple(contracted), tuple(batch))
-            found = recipe_of(renamed(lhs, numbers), renamed(rhs, numbers), use, kept), names, kept
-            self._recipes[key] = found
+            arrays, use, names, kept = self.numbered(lhs, rhs, other)
+            found = self._recipes[key] = recipe_of(*arrays, use, kept), names, kept
         return found
+
+    def numbered(
+        self, lhs: Laid, rhs: Laid, other: Labels | None
+    ) -> tuple[tuple[Laid, Laid], ResultUse, Labels, Labels]:
+        """The two values with numbers for labels, how the result is used, the labels, and the numbers of the result's.
+
+        The arguments are those of :meth:`recipe`.
+        """
+        names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
+        numbers = dict(zip(names, count()))
+        if self.partner is None:
+            kept = tuple(map(numbers.__getitem__, self._kept))
+            use = ResultUse(kept)
+        else:
+            kept = tuple([number for label, number in numbers.items() if label in self._kept])
+            contracted = [numbers[label] for label in other or () if label in self._contracted]
+            batch = [numbers[label] for label in other or () if label in self._batch]
+            use = ResultUse(None, tuple(contracted), tuple(batch))
+        return (renamed(lhs, numbers), renamed(rhs, numbers)), use, names, kept
 
 
 _MOST_PATHS = 16
@@ -274,7 +289,7 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
     made: dict[int, Labels] = dict(enumerate(inputs))
     pairs = _nodes(path, len(inputs))
     partners = {node: other for pair in pairs for node, other in (pair, pair[::-1])}
-    steps = []
+    steps, every = [], [*inputs]
     for node, (first, second) in enumerate(pairs, len(inputs)):
         lhs, rhs = made.pop(first), made.pop(second)
         labels, summed = list(lhs), alone[:]
@@ -290,6 +305,9 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
         contracted = [label for label in kept if uses[label] == 2]
         batch = [label for label in kept if uses[label] > 2]
         steps.append(NetworkStep((first, second), output if partner is None else kept, partner, contracted, batch))
+        every.append(tuple(sorted(kept)))
+    for step in steps:
+        step.others = () if step.partner is None else every[step.partner]
     return steps
 
 

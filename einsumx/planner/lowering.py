@@ -173,6 +173,7 @@ class Lowering:
 
     def _apply(self, op: Callable[..., Op], term: Term, *arguments: Any) -> Term:
         """The result of an op on a term."""
+        term = self.settled(term)
         slot = self.add(op, term.slot, *arguments)
         added = self.ops[-1]
         labels = added.arranged(term.labels) if isinstance(added, _ARRANGING) else term.labels
@@ -290,10 +291,7 @@ class Lowering:
         for labels in ({*lhs.labels, *rhs.labels} - shared, ones):
             summed = [label for label in labels if label not in keep]
             if summed:
-                lhs, rhs = [
-                    self.sum(self.settled(term), [label for label in term.labels if label in summed])
-                    for term in (lhs, rhs)
-                ]
+                lhs, rhs = [self.sum(term, [label for label in term.labels if label in summed]) for term in (lhs, rhs)]
         common = [label for label in lhs.labels if label in shared]
         pair = Pair(
             lhs,
@@ -359,7 +357,7 @@ class Lowering:
     def _aligned(self, term: Term, order: Labels) -> int:
         """The slot of ``term`` with its axes in ``order`` and axes of size 1 for missing labels."""
         reason = "its axes in the order of the product"
-        term = self.permute(term, tuple(filter(term.labels.__contains__, order)), reason)
+        term = self.permute(self.settled(term), tuple(filter(term.labels.__contains__, order)), reason)
         if term.labels == order:
             return term.slot
         first = next((place for place, label in enumerate(order) if label in term.labels), len(order))
@@ -370,7 +368,7 @@ class Lowering:
 
     def native(self, terms: Sequence[Term], result: Labels) -> Term:
         """A call of the framework's own einsum, with its result in this order."""
-        slots = tuple([term.slot for term in terms])
+        slots = tuple([self.settled(term).slot for term in terms])
         equation = native_equation([term.labels for term in terms], result)
         return self.term(self.add(ops.Native, slots, equation), result)
 

@@ -1,53 +1,397 @@
-"""Pairs of arrays without strides: each is C-contiguous, a transpose copies, and a reshape is free.
+"""Products of arrays without strides: each is C-contiguous, a transpose copies, and a reshape is free.
 
 A product of matrices reads ``[batch, rows, contracted]`` or ``[batch, contracted, rows]``. Operands that do not lie in
-one of these orders are copied, and so is a result that is needed in another one.
+one of these orders are copied, and so is a result that is needed in another one. All ways to do that follow from the
+labels, and from which of them have size 1: a :class:`Recipe` writes them down once, and sizes then price them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import product as combinations
 from typing import NamedTuple
 
-from einsumx.ir import ops
-from einsumx.ir.layout import merged_transpose
+from einsumx.ir.cost_model import run_counters
+from einsumx.ir.layout import merged_runs, merged_transpose
+from einsumx.ir.ops import Matmul, Multiply, Native, Op, Reshape, Transpose
 from einsumx.ir.traits import AROUND_BATCH
-from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name, seconds_of
+from einsumx.planner.array_calls import Calls, Laid, Sizes, singles, span, without
+from einsumx.planner.clear import NetworkStep, Part, Roles
+from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name
+from einsumx.planner.orders import Orders
+from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.selection import Candidate
-from einsumx.planner.terms import Labels, Term, joined
+from einsumx.planner.terms import Groups, Labels, ResultUse, Term, joined
+from einsumx.planner.ways import Access
+
+
+class PackedCalls(Calls):
+    """Calls on arrays in C order.
+
+    Args:
+        arrays, before: as for :class:`~einsumx.planner.array_calls.Calls`.
+        ones: the labels of size 1, which are in none of the axes.
+    """
+
+    __slots__ = ("ones",)
+
+    def __init__(self, arrays: Sequence[Laid], ones: Labels, before: Calls | None = None) -> None:
+        super().__init__(arrays, before)
+        self.ones = ones
+        self.axes = list(map(self._long, self.axes))
+
+    def _long(self, axes: Groups) -> Groups:
+        return tuple([without(axis, self.ones) for axis in axes]) if self.ones else axes
+
+    def add(self, op: Op, sources: tuple[int, ...], axes: Groups) -> int:
+        return super().add(op, sources, self._long(axes))
+
+    def reshape(self, slot: int, axes: Groups) -> int:
+        return super().reshape(slot, self._long(axes))
+
+    def summed(self, slot: int, array: Laid, needed: Collection[int]) -> tuple[int, Laid]:
+        gone = tuple([label for label in self.ones if label not in needed])
+        return super().summed(slot, Laid(without(array.labels, gone)), needed)
+
+    def moved(self, slot: int, labels: Labels, order: Labels, reason: str) -> int:
+        """The slot of an array with its labels in another order: a copy whose axes are as few as possible, if any."""
+        runs, axes = merged_runs(without(labels, self.ones), without(order, self.ones))
+        if len(runs) < 2:
+            return slot
+        slot = self.reshape(slot, runs)
+        op = Transpose(len(self.axes), slot, axes, reason)
+        return self.add(op, (slot,), tuple(map(runs.__getitem__, axes)))
+
+    def delivered(self, output: Labels) -> Calls:
+        if self._delivered is None:
+            calls = PackedCalls((), self.ones, self)
+            slot = calls.moved(len(calls.axes) - 1, self.result, output, "the result in the order of the output")
+            calls.reshape(slot, singles(output))
+            self._delivered = calls.ended(self.fate, output)
+        return self._delivered
 
 
 class _Axes(NamedTuple):
     """The labels that both operands have, in order: along the batch, between rows and columns, and summed."""
 
-    batch: tuple[Labels, ...]
-    inner: tuple[Labels, ...]
+    batch: Groups
+    inner: Groups
     contracted: Labels
 
-    def of(self, rows: Labels, is_turned: bool) -> tuple[Labels, ...]:
+    def of(self, rows: Labels, is_turned: bool) -> Groups:
         """The labels of each axis of an operand in the order in which it is read."""
         first, last = (self.contracted, rows) if is_turned else (rows, self.contracted)
         return (*self.batch, first, *self.inner, last)
 
 
-class _Product(NamedTuple):
-    """A product of matrices.
+class Way:
+    """A product of matrices in one way.
+
+    Args:
+        recipe: the product.
+        axes: those that both operands have.
+        sides: how the left and the right operand are read.
 
     Attributes:
-        seconds: the estimate, with copies, views, and what brings the result into the order it is needed in.
-        axes: those that both operands have.
-        sides: the left and the right operand.
         result: the axis order of the product.
         is_ready: the result needs no copy before it is used.
     """
 
-    seconds: float
-    axes: _Axes
-    sides: tuple[Side, Side]
-    result: Labels
-    is_ready: bool
+    __slots__ = ("_moves", "_turn", "_views", "_written", "axes", "is_ready", "recipe", "result", "sides")
+
+    def __init__(self, recipe: Recipe, axes: _Axes, sides: tuple[Access, Access]) -> None:
+        self.recipe, self.axes, self.sides = recipe, axes, sides
+        first, second = sides
+        self.result = joined((*axes.batch, first.rows, *axes.inner, second.rows))
+        self._moves = [
+            _Move.of(recipe.labels[side.place], joined(axes.of(side.rows, side.is_turned)), recipe.ones)
+            for side in sides
+        ]
+        target = recipe.use.target(self.result)
+        if target is not None:
+            self._turn = _Move.of(self.result, target, recipe.ones)
+        else:
+            ones = [1 if label in recipe.ones else 2 for label in range(max(self.result, default=0) + 1)]
+            is_ready = recipe.use.is_ready(self.result, ones, False)
+            self._turn = None if is_ready else _Move(self.result)
+        self.is_ready = self._turn is None
+        # About one of each operand, and one more if a product of a matrix and a vector has the flag that transposes the
+        # matrix: frameworks read it in its own order up to four times faster, as ``matrix @ vector[None].T`` instead of
+        # ``vector[None] @ matrix.T``, and ``vector[None] @ matrix`` instead of ``matrix.T @ vector[:, None]``.
+        is_beside_vector = bool(first.rows) != bool(second.rows)
+        self._views = 2 + (is_beside_vector and (first.is_turned if first.rows else not second.is_turned))
+        self._written: dict[str, Calls] = {}
+
+    def seconds(self, sizes: Sizes, rules: Rules) -> float:
+        """The estimated time, with copies, views, and what brings the result into the order it is needed in."""
+        (batch, inner, contracted), (first, second), seconds = self.axes, self.sides, 0.0
+        for move in self._moves:
+            if move is not None:
+                seconds += move.seconds(sizes, rules)
+        factor = (rules.traits.einsum_factor(AROUND_BATCH[False, True]) or 1.0) if inner else 1.0
+        matrices, rows, cols = span(joined((*batch, *inner)), sizes), span(first.rows, sizes), span(second.rows, sizes)
+        seconds += rules.model.matmul(1, matrices, rows, cols, span(contracted, sizes), factor=factor)
+        if self._turn is not None:
+            seconds += self._turn.seconds(sizes, rules)
+        return seconds + self._views * rules.rates.view
+
+    def calls(self, sums: str = "") -> Calls:
+        """The calls; flags say which matrices are transposed.
+
+        Args:
+            sums: the dtype of the sums of products, if it is another one.
+        """
+        calls = self._written.get(sums)
+        if calls is None:
+            axes, (first, second), reason = self.axes, self.sides, "its axes in the order of the matmul"
+            calls = self.recipe.begun()
+            lhs, rhs = [self.recipe.read(calls, side, axes.of(*side[1:3]), reason) for side in self.sides]
+            flags, out = (first.is_turned, not second.is_turned), len(calls.axes)
+            op = Native(out, (lhs, rhs), AROUND_BATCH[flags]) if axes.inner else Matmul(out, lhs, rhs, *flags, "", sums)
+            calls.add(op, (lhs, rhs), (*axes.batch, first.rows, *axes.inner, second.rows))
+            is_in_place = self._moves == [None, None]
+            self._written[sums] = calls.ended("matmul" if is_in_place else "matmul of copies", self.result)
+        return calls
+
+    def fused(self) -> Calls:
+        """A product of two arrays ``[batch, free, contracted]``, for frameworks that take only few axes."""
+        batch, contracted, (first, second) = joined(self.axes.batch), self.axes.contracted, self.sides
+        calls, reason = self.recipe.begun(), "its axes in the order of the fused product"
+        lhs = self.recipe.read(calls, first, (batch, first.rows, contracted), reason)
+        matrix = (second.rows, contracted) if contracted else ((), second.rows)
+        rhs = self.recipe.read(calls, second, (batch, *matrix), reason)
+        out = len(calls.axes)
+        op = Native(out, (lhs, rhs), "abd,acd->abc") if contracted else Multiply(out, lhs, rhs)
+        calls.add(op, (lhs, rhs), (batch, first.rows, second.rows))
+        return calls.ended("einsum" if contracted else "multiply", self.result)
+
+
+class _Move(NamedTuple):
+    """A copy from one order of axes to another.
+
+    Attributes:
+        labels: those of the array.
+        counters: those that count how often it runs its innermost loop; None if its order is not known.
+        is_turned: it moves the innermost one.
+    """
+
+    labels: Labels
+    counters: Labels | None = None
+    is_turned: bool = True
+
+    @classmethod
+    def of(cls, source: Labels, target: Labels, ones: Labels) -> _Move | None:
+        """The copy; None if it moves nothing."""
+        before, after = without(source, ones), without(target, ones)
+        if before == after:
+            return None
+        return cls(before, tuple(run_counters(before, after)), before[-1] != after[-1])
+
+    def seconds(self, sizes: Sizes, rules: Rules) -> float:
+        """The estimated time."""
+        runs = 0 if self.counters is None else span(self.counters, sizes)
+        return rules.model.copy(span(self.labels, sizes), runs, turned=self.is_turned)
+
+
+class Recipe:
+    """A product of two arrays in C order, for all sizes with which the same labels have size 1.
+
+    Args:
+        arrays: the two.
+        use: how the result is used.
+        keep: the labels that other arrays or the output still need.
+        ones: the labels of size 1.
+
+    Attributes:
+        labels: of the operands, without those that only one has and nothing else needs: these are summed before.
+    """
+
+    def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels, ones: Labels) -> None:
+        self.use, self.ones = use, ones
+        self._before = PackedCalls(arrays, ones)
+        own = [frozenset(array.labels) for array in arrays]
+        slots = []
+        self.labels: list[Labels] = []
+        for place, array in enumerate(arrays):
+            others = own[1 - place].difference(ones) if ones else own[1 - place]
+            slot, summed = self._before.summed(place, array, others.union(keep))
+            slots.append(slot)
+            self.labels.append(summed.labels)
+        self._slots = slots
+        lhs, rhs = self.labels
+        shared = [label for label in lhs if label in rhs]
+        self._batch = tuple([label for label in shared if label in keep])
+        self._contracted = without(tuple(shared), self._batch)
+        self._free = without(lhs, tuple(shared)), without(rhs, tuple(shared))
+        self._is_outer = all(without(free, ones) for free in self._free)
+        self._ways: dict[Hashable, list[Way]] = {}
+        self._orders: Orders | None = None
+        self._multiplied: dict[Labels, Calls] = {}
+
+    def begun(self) -> PackedCalls:
+        """The calls that come first."""
+        return PackedCalls((), self.ones, self._before)
+
+    def read(self, calls: PackedCalls, side: Access, axes: Groups, reason: str) -> int:
+        """The slot of an operand with these axes."""
+        slot = calls.moved(self._slots[side.place], self.labels[side.place], joined(axes), reason)
+        return calls.reshape(slot, axes)
+
+    def calls(self, sizes: Sizes, rules: Rules) -> Calls:
+        """The fastest calls for sizes of the labels."""
+        return self.elementwise(sizes, rules) or self.fastest(sizes, rules).calls()
+
+    # -- products of matrices ---------------------------------------------------------------------------
+
+    def fastest(self, sizes: Sizes, rules: Rules) -> Way:
+        """The fastest way for sizes of the labels."""
+        ways = self.ways(rules)
+        prices = [way.seconds(sizes, rules) for way in ways]
+        return ways[prices.index(min(prices))]
+
+    def ways(self, rules: Rules) -> list[Way]:
+        """All ways in which a framework multiplies matrices."""
+        traits, dtype = rules.traits, rules.dtype
+        is_product = traits.max_batch_axes == 1 and dtype in traits.matmul_dtypes and dtype in traits.native_dtypes
+        may_be_inner = bool(is_product and self._contracted and traits.einsum_factor(AROUND_BATCH[False, True]))
+        key = traits.max_batch_axes, traits.transpose_flags, may_be_inner
+        if key not in self._ways:
+            self._ways[key] = list(self._found(*key))
+        return self._ways[key]
+
+    def _found(self, most: int | None, has_flags: bool, may_be_inner: bool) -> Iterator[Way]:
+        for axes in self._axes(most, may_be_inner):
+            for left, right in combinations(*[self._accesses(place, axes, has_flags) for place in (0, 1)]):
+                for first, second in ((left, right), (right, left)):
+                    if has_flags or not (first.is_turned or not second.is_turned):
+                        yield Way(self, axes, (first, second))
+
+    def _axes(self, most: int | None, may_be_inner: bool) -> Iterator[_Axes]:
+        """Orders of the labels that both operands have, those in which they may lie packed."""
+        batch, target = self._batch, self.use.target(self._batch)
+        orders = [*([] if target is None else [target]), *[_ordered(batch, labels) for labels in self.labels]]
+        # At least one comes first: otherwise each matrix is spread over the whole array and memory is the bottleneck.
+        ends = range(len(batch), 0, -1) if may_be_inner and batch else [len(batch)]
+        for contracted in dict.fromkeys([_ordered(self._contracted, labels) for labels in self.labels]):
+            for end, order in combinations(ends, dict.fromkeys(orders)):
+                runs = singles(order[:end]) if most is None or end <= most else (order[:end],)
+                yield _Axes(runs, (order[end:],) if end < len(order) else (), contracted)
+
+    def _accesses(self, place: int, axes: _Axes, has_flags: bool) -> list[Access]:
+        """The ways to read an operand that may pay.
+
+        Even if it lies in order, another order costs a copy, which may spare a larger one of the result.
+        """
+        free, memory = self._free[place], without(self.labels[place], self.ones)
+        ways = list(combinations(dict.fromkeys([free, self.use.preferred(free)]), (False, True)))
+        found = [
+            Access(place, rows, turned, False)
+            for rows, turned in ways
+            if without(joined(axes.of(rows, turned)), self.ones) == memory
+        ]
+        known = [side.rows for side in found] if has_flags else []
+        return [*found, *[Access(place, rows, turned, True) for rows, turned in ways if rows not in known]]
+
+    # -- elementwise products ---------------------------------------------------------------------------
+
+    def elementwise(self, sizes: Sizes, rules: Rules) -> Calls | None:
+        """The calls if they are a product of elements; None for a product of matrices."""
+        traits = rules.traits
+        if not self._contracted:
+            if self._is_outer and traits.outer_by_matmul and rules.dtype in traits.matmul_dtypes:
+                return None
+            if not traits.multiply_broadcasts:
+                return self.fastest(sizes, rules).fused()
+            if self._orders is None:
+                self._orders = Orders.of(*map(Laid, self.labels), self.use)
+            return self._multiply(self._orders.fastest(sizes, rules)[0])
+        is_dots = self._batch and not (self._free[0] or self._free[1])
+        if is_dots and traits.dots_by_sum and rules.dtype not in dict(traits.widen):
+            return self._multiply(self.labels[0])
+        return None
+
+    def _multiply(self, order: Labels) -> Calls:
+        """A product of elements in this order, and its sum."""
+        calls = self._multiplied.get(order)
+        if calls is None:
+            begun, slots = self.begun(), []
+            for slot, labels in zip(self._slots, self.labels):
+                own = _ordered(labels, order)
+                slot = begun.moved(slot, labels, own, "its axes in the order of the product")
+                axes = [(label,) if label in own else () for label in order]
+                first = next((place for place, label in enumerate(order) if label in own), len(order))
+                slots.append(begun.reshape(slot, tuple(axes[first:])))
+            begun.add(Multiply(len(begun.axes), *slots), tuple(slots), singles(order))
+            calls = begun.ended("multiply", order)
+            if self._contracted:
+                calls = begun.summed_after(order, self._batch)
+            self._multiplied[order] = calls
+        return calls
+
+
+def _ordered(labels: Labels, order: Labels) -> Labels:
+    return tuple([label for label in order if label in labels])
+
+
+@lru_cache(maxsize=1024)
+def recipe_of(arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels, ones: Labels) -> Recipe:
+    """The product of two arrays."""
+    return Recipe(arrays, use, keep, ones)
+
+
+# -- contractions ---------------------------------------------------------------------------------------------------
+
+
+def parts_of(
+    roles: Roles, arrays: Sequence[Laid], path: Sequence[tuple[int, ...]], sizes: Sizes, rules: Rules
+) -> list[Part]:
+    """The calls of a contraction of arrays in C order; other arguments as for ``clear.clear_parts``."""
+    ones = tuple([label for label, size in enumerate(sizes) if size == 1]) if 1 in sizes else ()
+    if len(arrays) == 1:
+        return [Part(_alone(arrays[0], roles.output, ones), sizes, (0,), 1)]
+    if len(arrays) == 2:
+        recipe = recipe_of((arrays[0], arrays[1]), ResultUse(roles.output), roles.output, ones)
+        return [Part(recipe.calls(sizes, rules).delivered(roles.output), sizes, (0, 1), 2)]
+    made, slots, parts = dict(enumerate(arrays)), list(range(len(arrays))), []
+    start = len(arrays)
+    for node, step in enumerate(roles.steps(path), start):
+        first, second = step.pair
+        recipe, names, kept = _recipe_of_step(step, made.pop(first), made.pop(second), ones)
+        own = tuple(map(sizes.__getitem__, names))
+        calls = recipe.calls(own, rules)
+        if step.partner is None:
+            calls = calls.delivered(kept)
+        parts.append(Part(calls, own, (slots[first], slots[second]), start))
+        start += len(calls.steps)
+        slots.append(start - 1)
+        made[node] = calls.laid(names)
+    return parts
+
+
+@lru_cache(maxsize=1024)
+def _alone(array: Laid, output: Labels, ones: Labels) -> Calls:
+    """The calls of a contraction of one operand."""
+    calls = PackedCalls([array], ones)
+    _, summed = calls.summed(0, array, output)
+    found = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(output)
+    if all(step.op.effect == "view" for step in found.steps):
+        found.copy(len(found.axes) - 1, "a result of its own, as the own einsum returns no view here")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _recipe_of_step(step: NetworkStep, lhs: Laid, rhs: Laid, ones: Labels) -> tuple[Recipe, Labels, Labels]:
+    """The recipe of a step, the label that each of its numbers stands for, and the numbers of the result's."""
+    arrays, use, names, kept = step.numbered(lhs, rhs, step.others)
+    return (
+        recipe_of(arrays, use, kept, tuple([number for number, label in enumerate(names) if label in ones])),
+        names,
+        kept,
+    )
+
+
+# -- plans ----------------------------------------------------------------------------------------------------------
 
 
 class PackedLowering(Lowering):
@@ -59,136 +403,43 @@ class PackedLowering(Lowering):
             return term
         slot, (before, axes) = term.slot, merged_transpose(term.labels, labels, self.sizes)
         if len(axes) > 1:
-            slot = self.add(ops.Transpose, self.add(ops.Reshape, slot, before), axes, reason)
+            slot = self.add(Transpose, self.add(Reshape, slot, before), axes, reason)
         return self.reshape(slot, labels)
 
     def product(self, pair: Pair) -> Term:
         """The pair by the kernels that take its dtype, and elementwise where matrices are slow."""
-        traits, dtype = self.traits, pair.dtype
-        if not pair.contracted:
-            is_outer = self.size(pair.lhs_free) > 1 and self.size(pair.rhs_free) > 1
-            if not (is_outer and traits.outer_by_matmul and dtype in traits.matmul_dtypes):
-                return self.multiply(pair) if traits.multiply_broadcasts else self._fused(pair)
-        if traits.dots_by_sum and pair.is_dots and dtype not in dict(traits.widen):
-            return self.multiply_and_sum(pair)
-        return super().product(pair)
+        calls = self._recipe(pair).elementwise(self.sizes, rules_of(self.traits, pair.dtype))
+        return super().product(pair) if calls is None else self._written(pair, calls)
 
     def own_einsum(self, pair: Pair) -> Term:
         """The pair by the framework's own einsum, of three axes if it has too many."""
-        return super().own_einsum(pair) if self.takes_labels(pair) else self._fused(pair)
-
-    def _fused(self, pair: Pair) -> Term:
-        """A product of two arrays ``[batch, free, contracted]``, for frameworks that take only few axes."""
-        _, axes, sides, result, _ = min(self._products(pair), key=seconds_of)
-        batch, contracted, slots = joined(axes.batch), axes.contracted, []
-        for number, side in enumerate(sides):
-            matrix = (contracted, side.rows) if number and not contracted else (side.rows, contracted)
-            slots.append(self.merged(side.term, (batch, *matrix), "its axes in the order of the fused product"))
-        if contracted:
-            return self.reshape(self.add(ops.Native, tuple(slots), "abd,acd->abc"), result)
-        return self.reshape(self.add(ops.Multiply, *slots), result)
-
-    # -- candidates -------------------------------------------------------------------------------------
+        if self.takes_labels(pair):
+            return super().own_einsum(pair)
+        way = self._recipe(pair).fastest(self.sizes, rules_of(self.traits, pair.dtype))
+        return self._written(pair, way.fused())
 
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """Products of matrices, and the own einsum."""
-        for product in self._products(pair) if every else [min(self._products(pair), key=seconds_of)]:
-            swapped, axes = product.sides[0].term is pair.rhs, product.axes
-            kind = (swapped, product.is_ready, *[side.is_copied for side in product.sides])
-            batch = [*map(listed, axes.batch), *[f"({listed(run)})" for run in axes.inner]] if every else []
-            name = product_name(batch, product.sides, axes.contracted, swapped=swapped) if every else ""
-            yield Candidate(name, product.seconds, kind, partial(self._multiplied, product, pair.sums))
+        recipe, rules = self._recipe(pair), rules_of(self.traits, pair.dtype)
+        for way in recipe.ways(rules) if every else [recipe.fastest(self.sizes, rules)]:
+            (left, right), axes, name = way.sides, way.axes, ""
+            if every:
+                batch = [*map(listed, axes.batch), *[f"({listed(run)})" for run in axes.inner]]
+                sides = [Side((pair.lhs, pair.rhs)[side.place], *side[1:]) for side in way.sides]
+                name = product_name(batch, sides, axes.contracted, swapped=bool(left.place))
+            kind = (left.place, way.is_ready, left.is_copied, right.is_copied)
+            write = partial(self._written, pair, way.calls(pair.sums))
+            yield Candidate(name, way.seconds(self.sizes, rules), kind, write)
         yield from self.einsums(pair)
 
-    def _multiplied(self, product: _Product, sums: str) -> Term:
-        """Append the ops of a product; flags say which matrices are transposed."""
-        axes, (left, right) = product.axes, product.sides
-        slots = [
-            self.merged(side.term, axes.of(side.rows, side.is_turned), "its axes in the order of the matmul")
-            for side in product.sides
-        ]
-        flags = left.is_turned, not right.is_turned
-        if axes.inner:
-            return self.reshape(self.add(ops.Native, tuple(slots), AROUND_BATCH[flags]), product.result)
-        return self.reshape(self.add(ops.Matmul, *slots, *flags, "", sums), product.result)
+    def _recipe(self, pair: Pair) -> Recipe:
+        ones = tuple([label for label in pair.kept if self.sizes[label] == 1])
+        lhs, rhs = [Laid(term.labels, (), term.flat) for term in (pair.lhs, pair.rhs)]
+        return recipe_of((lhs, rhs), pair.use, pair.kept, ones)
 
-    def _products(self, pair: Pair) -> Iterator[_Product]:
-        for axes in self._axes(pair):
-            lefts = self._sides(pair, pair.lhs, pair.lhs_free, axes)
-            rights = self._sides(pair, pair.rhs, pair.rhs_free, axes)
-            copies = {side: self._copy_of(pair, side, axes) for side in (*lefts, *rights)}
-            for left, right in combinations(lefts, rights):
-                for first, second in ((left, right), (right, left)):
-                    if not self.traits.transpose_flags and (first.is_turned or not second.is_turned):
-                        continue
-                    result = joined((*axes.batch, first.rows, *axes.inner, second.rows))
-                    turn = self._turn(pair, result)
-                    seconds = copies[first] + copies[second] + self._seconds(pair, axes, first, second)
-                    seconds = seconds + (turn or 0.0) + self._views(first, second)
-                    yield _Product(seconds, axes, (first, second), result, turn is None)
-
-    def _seconds(self, pair: Pair, axes: _Axes, first: Side, second: Side) -> float:
-        """The time of a product alone."""
-        matrices, rows, cols = map(self.size, (joined((*axes.batch, *axes.inner)), first.rows, second.rows))
-        factor = self._inner_factor if axes.inner else 1.0
-        return self.model(pair.dtype).matmul(1, matrices, rows, cols, self.size(axes.contracted), factor=factor)
-
-    def _copy_of(self, pair: Pair, side: Side, axes: _Axes) -> float:
-        """The time of the copy of an operand, if there is one."""
-        order = joined(axes.of(side.rows, side.is_turned))
-        return self._copy(pair.dtype, side.term.labels, order) if side.is_copied else 0.0
-
-    def _views(self, first: Side, second: Side) -> float:
-        """The time of about a view for each operand.
-
-        If the product of a matrix and a vector has the flag that transposes the matrix, that is one more. Frameworks
-        read a matrix in its own order up to four times faster: ``matrix @ vector[None].T`` instead of
-        ``vector[None] @ matrix.T``, and ``vector[None] @ matrix`` instead of ``matrix.T @ vector[:, None]``.
-        """
-        is_beside_vector = bool(first.rows) != bool(second.rows)
-        has_flag = is_beside_vector and (first.is_turned if first.rows else not second.is_turned)
-        return (2 + has_flag) * self.traits.rates.view
-
-    @property
-    def _inner_factor(self) -> float:
-        return self.traits.einsum_factor(AROUND_BATCH[False, True]) or 0.0
-
-    def _axes(self, pair: Pair) -> Iterator[_Axes]:
-        """Orders of the labels that both operands have, those in which they may lie packed."""
-        traits, dtype, batch, terms = self.traits, pair.dtype, pair.batch, (pair.lhs, pair.rhs)
-        target = pair.use.target(batch)
-        orders = [*([] if target is None else [target]), *[term.in_memory_order(batch) for term in terms]]
-        is_product = traits.max_batch_axes == 1 and pair.contracted and dtype in traits.matmul_dtypes
-        may_be_inner = is_product and self._inner_factor and dtype in traits.native_dtypes
-        # At least one comes first: otherwise each matrix is spread over the whole array and memory is the bottleneck.
-        ends = range(len(batch), 0, -1) if may_be_inner and batch else [len(batch)]
-        for contracted in dict.fromkeys([term.in_memory_order(pair.contracted) for term in terms]):
-            for end, order in combinations(ends, dict.fromkeys(orders)):
-                is_fused = traits.max_batch_axes is not None and end > traits.max_batch_axes
-                runs = (order[:end],) if is_fused else tuple([(label,) for label in order[:end]])
-                yield _Axes(runs, (order[end:],) if end < len(order) else (), contracted)
-
-    def _sides(self, pair: Pair, term: Term, free: Labels, axes: _Axes) -> list[Side]:
-        """The ways to read a term that may pay.
-
-        Even if it lies in order, another order costs a copy, which may spare a larger one of the result.
-        """
-        orders = dict.fromkeys([term.in_memory_order(free), pair.use.preferred(free)])
-        ways = list(combinations(orders, (False, True)))
-        sides = [
-            Side(term, rows, turned, False) for rows, turned in ways if term.merged(joined(axes.of(rows, turned))) == 1
-        ]
-        known = [side.rows for side in sides] if self.traits.transpose_flags else []
-        return [*sides, *[Side(term, rows, turned, True) for rows, turned in ways if rows not in known]]
-
-    def _copy(self, dtype: str, source: Labels, target: Labels) -> float:
-        """The seconds of a copy of an array from one order of its axes to another; nothing for a reshape."""
-        return 0.0 if self.long(source) == self.long(target) else self.copy_seconds(dtype, source, target)
-
-    def _turn(self, pair: Pair, result: Labels) -> float | None:
-        """The seconds of the copy that brings the result into the order in which it is needed; None without one."""
-        target = pair.use.target(result)
-        if target is not None:
-            return None if target == result else self._copy(pair.dtype, result, target)
-        is_ready = pair.use.is_ready(result, self.sizes, False)
-        return None if is_ready else self.model(pair.dtype).copy(self.size(result))
+    def _written(self, pair: Pair, calls: Calls) -> Term:
+        """Append the ops of a product."""
+        ops = calls.ops(self.sizes, (pair.lhs.slot, pair.rhs.slot), self.slots)
+        self.slots += len(ops)
+        self.ops += ops
+        return Term(self.slots - 1, calls.result, None, self.sizes, calls.flat)
