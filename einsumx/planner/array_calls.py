@@ -34,6 +34,11 @@ class Laid(NamedTuple):
     flat: Groups | None = None
 
     @property
+    def axes(self) -> Groups:
+        """The labels of each axis that it has in fact."""
+        return singles(self.labels) if self.flat is None else self.flat
+
+    @property
     def inward(self) -> list[tuple[int, int]]:
         """The labels from the innermost in memory to the outermost, with their steps."""
         if not self.pattern:
@@ -75,7 +80,7 @@ class Laid(NamedTuple):
         kept = without(self.labels, ones)
         if kept == self.labels:
             return self
-        flat = tuple([without(axis, ones) for axis in self.flat or singles(self.labels)])
+        flat = tuple([without(axis, ones) for axis in self.axes])
         places = {self.labels.index(label): place for place, label in enumerate(kept)}
         pattern = tuple([(places[axis], step) for axis, step in self.pattern if axis in places])
         is_in_order = pattern == tuple([(axis, 1) for axis in reversed(range(len(kept)))])
@@ -152,7 +157,7 @@ class Calls:
         self._slots: tuple[Slots, ...] | None = None
         if before is None:
             self.steps: list[Step] = []
-            self.axes: list[Groups] = [array.flat or singles(array.labels) for array in arrays]
+            self.axes: list[Groups] = [array.axes for array in arrays]
         else:
             self.steps, self.axes = before.steps[:], before.axes[:]
 
