@@ -7,7 +7,7 @@ lie, and from their sizes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import prod
@@ -182,19 +182,19 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
         return [Part(roles.einsum, sizes, tuple(range(count)), count)]
     if roles.has_repeats or not rules.is_direct or not is_known(sizes):
         return None
-    arrays = _arrays_of(roles.inputs, operands, sizes)
+    arrays = _arrays_of(roles.inputs, operands, sizes, rules)
     if arrays is None:
         return None
-    labels = tuple([array.labels for array in arrays])
+    labels, output = tuple([array.labels for array in arrays]), roles.output
     if labels != roles.inputs:
-        roles = roles_of(labels, roles.output)
-    if rules.is_packed:
-        return packed.parts_of(roles, arrays, path, sizes, rules)
+        roles = roles_of(labels, output)
     if count == 2:
-        calls = calls_of(roles.pair(*arrays), sizes, rules)
-        return None if calls is None else [Part(calls.delivered(roles.output), sizes, (0, 1), 2)]
+        recipe = packed.recipe_of(*arrays, ResultUse(output), output) if rules.is_packed else roles.pair(*arrays)
+        calls = calls_of(recipe, sizes, rules)
+        return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
     if count == 1:
-        return [Part(roles.alone(*arrays), sizes, (0,), 1)]
+        calls = packed.alone(*arrays, output) if rules.is_packed else roles.alone(*arrays)
+        return [Part(calls, sizes, (0,), 1)]
     return _network(arrays, roles.steps(path), sizes, rules)
 
 
@@ -242,40 +242,35 @@ class NetworkStep:
         self.pair, self.partner = pair, partner
         self.others: Labels = ()
         self._kept, self._contracted, self._batch = kept, contracted, batch
-        self._recipes: dict[tuple[Laid, Laid, Labels | None], tuple[Recipe, Labels, Labels]] = {}
+        self._recipes: dict[Hashable, tuple[Recipe, Labels, Labels]] = {}
 
-    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None) -> tuple[Recipe, Labels, Labels]:
+    def recipe(
+        self, lhs: Laid, rhs: Laid, other: Labels | None, make: Callable[..., Recipe]
+    ) -> tuple[Recipe, Labels, Labels]:
         """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
 
         Args:
             lhs, rhs: the two values.
             other: the labels of the partner in memory order; None if it is not there yet.
+            make: makes the recipe.
         """
-        key = lhs, rhs, other
+        key = lhs, rhs, other, make
         found = self._recipes.get(key)
         if found is None:
-            arrays, use, names, kept = self.numbered(lhs, rhs, other)
-            found = self._recipes[key] = recipe_of(*arrays, use, kept), names, kept
+            kept = self._kept if self.partner is None else ()  # of which some may have size 1, and be in no value
+            names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels, *kept)))
+            numbers = dict(zip(names, count()))
+            if self.partner is None:
+                kept = tuple(map(numbers.__getitem__, kept))
+                use = ResultUse(kept)
+            else:
+                kept = tuple([number for label, number in numbers.items() if label in self._kept])
+                contracted = [numbers[label] for label in other or () if label in self._contracted]
+                batch = [numbers[label] for label in other or () if label in self._batch]
+                use = ResultUse(None, tuple(contracted), tuple(batch))
+            found = make(renamed(lhs, numbers), renamed(rhs, numbers), use, kept), names, kept
+            self._recipes[key] = found
         return found
-
-    def numbered(
-        self, lhs: Laid, rhs: Laid, other: Labels | None
-    ) -> tuple[tuple[Laid, Laid], ResultUse, Labels, Labels]:
-        """The two values with numbers for labels, how the result is used, the labels, and the numbers of the result's.
-
-        The arguments are those of :meth:`recipe`.
-        """
-        names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
-        numbers = dict(zip(names, count()))
-        if self.partner is None:
-            kept = tuple(map(numbers.__getitem__, self._kept))
-            use = ResultUse(kept)
-        else:
-            kept = tuple([number for label, number in numbers.items() if label in self._kept])
-            contracted = [numbers[label] for label in other or () if label in self._contracted]
-            batch = [numbers[label] for label in other or () if label in self._batch]
-            use = ResultUse(None, tuple(contracted), tuple(batch))
-        return (renamed(lhs, numbers), renamed(rhs, numbers)), use, names, kept
 
 
 _MOST_PATHS = 16
@@ -330,10 +325,14 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
     made = dict(enumerate(arrays))
     slots, size = {number: number for number in made}, sizes.__getitem__
     start, parts = len(arrays), []
+    make = packed.recipe_of if rules.is_packed else recipe_of
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
-        other = None if partner is None else made.get(partner)
-        found, names, kept = step.recipe(made.pop(first), made.pop(second), None if other is None else other.memory)
+        others: Labels | None = step.others
+        if not rules.is_packed:
+            other = None if partner is None else made.get(partner)
+            others = None if other is None else other.memory
+        found, names, kept = step.recipe(made.pop(first), made.pop(second), others, make)
         own = tuple(map(size, names))
         calls = None if partner is None else found.own_einsum(own, kept, rules)
         calls = calls or calls_of(found, own, rules)
@@ -368,14 +367,17 @@ def direct_parts(contraction: Contraction) -> list[Part] | None:
     return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
 
-def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
-    """How operands lie, without axes of size 1 that broadcast; None if axes of one overlap or repeat memory."""
-    arrays = []
+def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> list[Laid] | None:
+    """How operands lie, without axes of size 1 that broadcast; None if axes of one overlap or repeat memory.
+
+    Arrays that have no strides lack all axes of size 1: there, no product takes fewer calls for their sake.
+    """
+    arrays, dropped = [], 1 if rules.is_packed else -1
     for labels, operand in zip(inputs, operands):
         pattern = () if operand.strides is None else _pattern_of(operand.shape, operand.strides)
         if pattern is None:
             return None
-        spread = tuple([label for label, size in zip(labels, operand.shape) if size != sizes[label]])
+        spread = tuple([label for label, size in zip(labels, operand.shape) if size == dropped or size != sizes[label]])
         array = Laid(labels, pattern)
         arrays.append(array.without(spread) if spread else array)
     return arrays

@@ -2,72 +2,49 @@
 
 A product of matrices reads ``[batch, rows, contracted]`` or ``[batch, contracted, rows]``. Operands that do not lie in
 one of these orders are copied, and so is a result that is needed in another one. All ways to do that follow from the
-labels, and from which of them have size 1: a :class:`Recipe` writes them down once, and sizes then price them.
+labels: a :class:`PackedRecipe` writes them down once, and sizes then price them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from functools import lru_cache, partial
 from itertools import product as combinations
 from typing import NamedTuple
 
 from einsumx.ir.cost_model import run_counters
 from einsumx.ir.layout import merged_runs, merged_transpose
-from einsumx.ir.ops import Matmul, Multiply, Native, Op, Reshape, Transpose
+from einsumx.ir.ops import Matmul, Multiply, Native, Reshape, Transpose
 from einsumx.ir.traits import AROUND_BATCH
 from einsumx.planner.array_calls import Calls, Laid, Sizes, singles, span, without
-from einsumx.planner.clear import NetworkStep, Part, Roles
 from einsumx.planner.lowering import Lowering, Pair, Side, listed, product_name
-from einsumx.planner.orders import Orders
+from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.selection import Candidate
+from einsumx.planner.strided import Recipe, is_ready
 from einsumx.planner.terms import Groups, Labels, ResultUse, Term, joined
 from einsumx.planner.ways import Access
 
 
 class PackedCalls(Calls):
-    """Calls on arrays in C order.
+    """Calls on arrays in C order."""
 
-    Args:
-        arrays, before: as for :class:`~einsumx.planner.array_calls.Calls`.
-        ones: the labels of size 1, which are in none of the axes.
-    """
-
-    __slots__ = ("ones",)
-
-    def __init__(self, arrays: Sequence[Laid], ones: Labels, before: Calls | None = None) -> None:
-        super().__init__(arrays, before)
-        self.ones = ones
-        self.axes = list(map(self._long, self.axes))
-
-    def _long(self, axes: Groups) -> Groups:
-        return tuple([without(axis, self.ones) for axis in axes]) if self.ones else axes
-
-    def add(self, op: Op, sources: tuple[int, ...], axes: Groups) -> int:
-        return super().add(op, sources, self._long(axes))
-
-    def reshape(self, slot: int, axes: Groups) -> int:
-        return super().reshape(slot, self._long(axes))
-
-    def summed(self, slot: int, array: Laid, needed: Collection[int]) -> tuple[int, Laid]:
-        gone = tuple([label for label in self.ones if label not in needed])
-        return super().summed(slot, Laid(without(array.labels, gone)), needed)
+    __slots__ = ()
 
     def moved(self, slot: int, labels: Labels, order: Labels, reason: str) -> int:
-        """The slot of an array with its labels in another order: a copy whose axes are as few as possible, if any."""
-        runs, axes = merged_runs(without(labels, self.ones), without(order, self.ones))
-        if len(runs) < 2:
+        """The slot of an array with its labels in another order: a copy whose axes are as few as possible."""
+        if labels == order:
             return slot
+        runs, axes = merged_runs(labels, order)
         slot = self.reshape(slot, runs)
         op = Transpose(len(self.axes), slot, axes, reason)
         return self.add(op, (slot,), tuple(map(runs.__getitem__, axes)))
 
     def delivered(self, output: Labels) -> Calls:
         if self._delivered is None:
-            calls = PackedCalls((), self.ones, self)
-            slot = calls.moved(len(calls.axes) - 1, self.result, output, "the result in the order of the output")
-            calls.reshape(slot, singles(output))
+            calls, order = PackedCalls((), self), _ordered(self.result, output)
+            slot = calls.moved(len(calls.axes) - 1, self.result, order, "the result in the order of the output")
+            calls.reshape(slot, tuple([(label,) if label in order else () for label in output]))
             self._delivered = calls.ended(self.fate, output)
         return self._delivered
 
@@ -100,21 +77,18 @@ class Way:
 
     __slots__ = ("_moves", "_turn", "_views", "_written", "axes", "is_ready", "recipe", "result", "sides")
 
-    def __init__(self, recipe: Recipe, axes: _Axes, sides: tuple[Access, Access]) -> None:
+    def __init__(self, recipe: PackedRecipe, axes: _Axes, sides: tuple[Access, Access]) -> None:
         self.recipe, self.axes, self.sides = recipe, axes, sides
         first, second = sides
         self.result = joined((*axes.batch, first.rows, *axes.inner, second.rows))
         self._moves = [
-            _Move.of(recipe.labels[side.place], joined(axes.of(side.rows, side.is_turned)), recipe.ones)
-            for side in sides
+            _Move.of(recipe.labels[side.place], joined(axes.of(side.rows, side.is_turned))) for side in sides
         ]
         target = recipe.use.target(self.result)
         if target is not None:
-            self._turn = _Move.of(self.result, target, recipe.ones)
+            self._turn = _Move.of(self.result, target)
         else:
-            ones = [1 if label in recipe.ones else 2 for label in range(max(self.result, default=0) + 1)]
-            is_ready = recipe.use.is_ready(self.result, ones, False)
-            self._turn = None if is_ready else _Move(self.result)
+            self._turn = None if is_ready(recipe.use, self.result, False) else _Move(self.result)
         self.is_ready = self._turn is None
         # About one of each operand, and one more if a product of a matrix and a vector has the flag that transposes the
         # matrix: frameworks read it in its own order up to four times faster, as ``matrix @ vector[None].T`` instead of
@@ -181,12 +155,11 @@ class _Move(NamedTuple):
     is_turned: bool = True
 
     @classmethod
-    def of(cls, source: Labels, target: Labels, ones: Labels) -> _Move | None:
+    def of(cls, source: Labels, target: Labels) -> _Move | None:
         """The copy; None if it moves nothing."""
-        before, after = without(source, ones), without(target, ones)
-        if before == after:
+        if source == target:
             return None
-        return cls(before, tuple(run_counters(before, after)), before[-1] != after[-1])
+        return cls(source, tuple(run_counters(source, target)), source[-1] != target[-1])
 
     def seconds(self, sizes: Sizes, rules: Rules) -> float:
         """The estimated time."""
@@ -194,73 +167,58 @@ class _Move(NamedTuple):
         return rules.model.copy(span(self.labels, sizes), runs, turned=self.is_turned)
 
 
-class Recipe:
-    """A product of two arrays in C order, for all sizes with which the same labels have size 1.
-
-    Args:
-        arrays: the two.
-        use: how the result is used.
-        keep: the labels that other arrays or the output still need.
-        ones: the labels of size 1.
+class PackedRecipe(Recipe):
+    """A product of two arrays in C order, for all sizes but 1.
 
     Attributes:
         labels: of the operands, without those that only one has and nothing else needs: these are summed before.
     """
 
-    def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels, ones: Labels) -> None:
-        self.use, self.ones = use, ones
-        self._before = PackedCalls(arrays, ones)
-        own = [frozenset(array.labels) for array in arrays]
-        slots = []
-        self.labels: list[Labels] = []
-        for place, array in enumerate(arrays):
-            others = own[1 - place].difference(ones) if ones else own[1 - place]
-            slot, summed = self._before.summed(place, array, others.union(keep))
-            slots.append(slot)
-            self.labels.append(summed.labels)
-        self._slots = slots
-        lhs, rhs = self.labels
-        shared = [label for label in lhs if label in rhs]
-        self._batch = tuple([label for label in shared if label in keep])
-        self._contracted = without(tuple(shared), self._batch)
-        self._free = without(lhs, tuple(shared)), without(rhs, tuple(shared))
-        self._is_outer = all(without(free, ones) for free in self._free)
-        self._ways: dict[Hashable, list[Way]] = {}
+    def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
+        super().__init__(arrays, use, keep)
+        lhs, rhs = arrays
+        self._before = PackedCalls(arrays)
+        first, lhs = self._before.summed(0, lhs, (*keep, *rhs.labels))
+        second, rhs = self._before.summed(1, rhs, (*keep, *lhs.labels))
+        self.slots, self.labels = (first, second), (lhs.labels, rhs.labels)
+        shared = tuple([label for label in lhs.labels if label in rhs.labels])
+        self.batch = _ordered(keep, shared)
+        self._contracted = without(shared, self.batch)
+        self._free = without(lhs.labels, shared), without(rhs.labels, shared)
+        self._found: dict[Hashable, list[Way]] = {}
         self._orders: Orders | None = None
-        self._multiplied: dict[Labels, Calls] = {}
+        self._multiplied: dict[tuple[Labels, tuple[str, str]], Calls] = {}
 
     def begun(self) -> PackedCalls:
-        """The calls that come first."""
-        return PackedCalls((), self.ones, self._before)
+        return PackedCalls((), self._before)
 
     def read(self, calls: PackedCalls, side: Access, axes: Groups, reason: str) -> int:
         """The slot of an operand with these axes."""
-        slot = calls.moved(self._slots[side.place], self.labels[side.place], joined(axes), reason)
+        slot = calls.moved(self.slots[side.place], self.labels[side.place], joined(axes), reason)
         return calls.reshape(slot, axes)
 
-    def calls(self, sizes: Sizes, rules: Rules) -> Calls:
-        """The fastest calls for sizes of the labels."""
+    def way(self, sizes: Sizes, rules: Rules) -> Calls:
         return self.elementwise(sizes, rules) or self.fastest(sizes, rules).calls()
 
     # -- products of matrices ---------------------------------------------------------------------------
 
     def fastest(self, sizes: Sizes, rules: Rules) -> Way:
         """The fastest way for sizes of the labels."""
-        ways = self.ways(rules)
+        ways = self.all_ways(rules)
         prices = [way.seconds(sizes, rules) for way in ways]
         return ways[prices.index(min(prices))]
 
-    def ways(self, rules: Rules) -> list[Way]:
+    def all_ways(self, rules: Rules) -> list[Way]:
         """All ways in which a framework multiplies matrices."""
         traits, dtype = rules.traits, rules.dtype
         is_product = traits.max_batch_axes == 1 and dtype in traits.matmul_dtypes and dtype in traits.native_dtypes
         may_be_inner = bool(is_product and self._contracted and traits.einsum_factor(AROUND_BATCH[False, True]))
         key = traits.max_batch_axes, traits.transpose_flags, may_be_inner
-        if key not in self._ways:
-            self._ways[key] = list(self._found(*key))
-        return self._ways[key]
+        if key not in self._found:
+            self._found[key] = list(self._products(*key))
+        return self._found[key]
 
-    def _found(self, most: int | None, has_flags: bool, may_be_inner: bool) -> Iterator[Way]:
+    def _products(self, most: int | None, has_flags: bool, may_be_inner: bool) -> Iterator[Way]:
         for axes in self._axes(most, may_be_inner):
             for left, right in combinations(*[self._accesses(place, axes, has_flags) for place in (0, 1)]):
                 for first, second in ((left, right), (right, left)):
@@ -269,7 +227,7 @@ class Recipe:
 
     def _axes(self, most: int | None, may_be_inner: bool) -> Iterator[_Axes]:
         """Orders of the labels that both operands have, those in which they may lie packed."""
-        batch, target = self._batch, self.use.target(self._batch)
+        batch, target = self.batch, self.use.target(self.batch)
         orders = [*([] if target is None else [target]), *[_ordered(batch, labels) for labels in self.labels]]
         # At least one comes first: otherwise each matrix is spread over the whole array and memory is the bottleneck.
         ends = range(len(batch), 0, -1) if may_be_inner and batch else [len(batch)]
@@ -283,12 +241,12 @@ class Recipe:
 
         Even if it lies in order, another order costs a copy, which may spare a larger one of the result.
         """
-        free, memory = self._free[place], without(self.labels[place], self.ones)
+        free = self._free[place]
         ways = list(combinations(dict.fromkeys([free, self.use.preferred(free)]), (False, True)))
         found = [
             Access(place, rows, turned, False)
             for rows, turned in ways
-            if without(joined(axes.of(rows, turned)), self.ones) == memory
+            if joined(axes.of(rows, turned)) == self.labels[place]
         ]
         known = [side.rows for side in found] if has_flags else []
         return [*found, *[Access(place, rows, turned, True) for rows, turned in ways if rows not in known]]
@@ -299,24 +257,25 @@ class Recipe:
         """The calls if they are a product of elements; None for a product of matrices."""
         traits = rules.traits
         if not self._contracted:
-            if self._is_outer and traits.outer_by_matmul and rules.dtype in traits.matmul_dtypes:
+            if all(self._free) and traits.outer_by_matmul and rules.dtype in traits.matmul_dtypes:
                 return None
             if not traits.multiply_broadcasts:
                 return self.fastest(sizes, rules).fused()
             if self._orders is None:
-                self._orders = Orders.of(*map(Laid, self.labels), self.use)
-            return self._multiply(self._orders.fastest(sizes, rules)[0])
-        is_dots = self._batch and not (self._free[0] or self._free[1])
+                lhs, rhs = map(Laid, self.labels)
+                self._orders = Orders.of(lhs, rhs, self.use)
+            return self._in_order(self._orders.fastest(sizes, rules)[0])
+        is_dots = self.batch and not (self._free[0] or self._free[1])
         if is_dots and traits.dots_by_sum and rules.dtype not in dict(traits.widen):
-            return self._multiply(self.labels[0])
+            return self._in_order(self.labels[0])
         return None
 
-    def _multiply(self, order: Labels) -> Calls:
+    def _in_order(self, order: Labels) -> Calls:
         """A product of elements in this order, and its sum."""
-        calls = self._multiplied.get(order)
+        calls = self._multiplied.get((order, IN_PLACE))
         if calls is None:
             begun, slots = self.begun(), []
-            for slot, labels in zip(self._slots, self.labels):
+            for slot, labels in zip(self.slots, self.labels):
                 own = _ordered(labels, order)
                 slot = begun.moved(slot, labels, own, "its axes in the order of the product")
                 axes = [(label,) if label in own else () for label in order]
@@ -325,8 +284,8 @@ class Recipe:
             begun.add(Multiply(len(begun.axes), *slots), tuple(slots), singles(order))
             calls = begun.ended("multiply", order)
             if self._contracted:
-                calls = begun.summed_after(order, self._batch)
-            self._multiplied[order] = calls
+                calls = begun.summed_after(order, self.batch)
+            self._multiplied[order, IN_PLACE] = calls
         return calls
 
 
@@ -335,60 +294,20 @@ def _ordered(labels: Labels, order: Labels) -> Labels:
 
 
 @lru_cache(maxsize=1024)
-def recipe_of(arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels, ones: Labels) -> Recipe:
-    """The product of two arrays."""
-    return Recipe(arrays, use, keep, ones)
-
-
-# -- contractions ---------------------------------------------------------------------------------------------------
-
-
-def parts_of(
-    roles: Roles, arrays: Sequence[Laid], path: Sequence[tuple[int, ...]], sizes: Sizes, rules: Rules
-) -> list[Part]:
-    """The calls of a contraction of arrays in C order; other arguments as for ``clear.clear_parts``."""
-    ones = tuple([label for label, size in enumerate(sizes) if size == 1]) if 1 in sizes else ()
-    if len(arrays) == 1:
-        return [Part(_alone(arrays[0], roles.output, ones), sizes, (0,), 1)]
-    if len(arrays) == 2:
-        recipe = recipe_of((arrays[0], arrays[1]), ResultUse(roles.output), roles.output, ones)
-        return [Part(recipe.calls(sizes, rules).delivered(roles.output), sizes, (0, 1), 2)]
-    made, slots, parts = dict(enumerate(arrays)), list(range(len(arrays))), []
-    start = len(arrays)
-    for node, step in enumerate(roles.steps(path), start):
-        first, second = step.pair
-        recipe, names, kept = _recipe_of_step(step, made.pop(first), made.pop(second), ones)
-        own = tuple(map(sizes.__getitem__, names))
-        calls = recipe.calls(own, rules)
-        if step.partner is None:
-            calls = calls.delivered(kept)
-        parts.append(Part(calls, own, (slots[first], slots[second]), start))
-        start += len(calls.steps)
-        slots.append(start - 1)
-        made[node] = calls.laid(names)
-    return parts
+def recipe_of(lhs: Laid, rhs: Laid, use: ResultUse, keep: Labels) -> PackedRecipe:
+    """The product of two arrays without labels of size 1."""
+    return PackedRecipe((lhs, rhs), use, keep)
 
 
 @lru_cache(maxsize=1024)
-def _alone(array: Laid, output: Labels, ones: Labels) -> Calls:
-    """The calls of a contraction of one operand."""
-    calls = PackedCalls([array], ones)
+def alone(array: Laid, output: Labels) -> Calls:
+    """The calls of a contraction of one array without labels of size 1."""
+    calls = PackedCalls([array])
     _, summed = calls.summed(0, array, output)
     found = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(output)
     if all(step.op.effect == "view" for step in found.steps):
         found.copy(len(found.axes) - 1, "a result of its own, as the own einsum returns no view here")
     return found
-
-
-@lru_cache(maxsize=1024)
-def _recipe_of_step(step: NetworkStep, lhs: Laid, rhs: Laid, ones: Labels) -> tuple[Recipe, Labels, Labels]:
-    """The recipe of a step, the label that each of its numbers stands for, and the numbers of the result's."""
-    arrays, use, names, kept = step.numbered(lhs, rhs, step.others)
-    return (
-        recipe_of(arrays, use, kept, tuple([number for number, label in enumerate(names) if label in ones])),
-        names,
-        kept,
-    )
 
 
 # -- plans ----------------------------------------------------------------------------------------------------------
@@ -421,7 +340,7 @@ class PackedLowering(Lowering):
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """Products of matrices, and the own einsum."""
         recipe, rules = self._recipe(pair), rules_of(self.traits, pair.dtype)
-        for way in recipe.ways(rules) if every else [recipe.fastest(self.sizes, rules)]:
+        for way in recipe.all_ways(rules) if every else [recipe.fastest(self.sizes, rules)]:
             (left, right), axes, name = way.sides, way.axes, ""
             if every:
                 batch = [*map(listed, axes.batch), *[f"({listed(run)})" for run in axes.inner]]
@@ -432,14 +351,17 @@ class PackedLowering(Lowering):
             yield Candidate(name, way.seconds(self.sizes, rules), kind, write)
         yield from self.einsums(pair)
 
-    def _recipe(self, pair: Pair) -> Recipe:
-        ones = tuple([label for label in pair.kept if self.sizes[label] == 1])
-        lhs, rhs = [Laid(term.labels, (), term.flat) for term in (pair.lhs, pair.rhs)]
-        return recipe_of((lhs, rhs), pair.use, pair.kept, ones)
+    def _recipe(self, pair: Pair) -> PackedRecipe:
+        ones = self._ones(pair)
+        lhs, rhs = [Laid(term.labels, (), term.flat).without(ones) for term in (pair.lhs, pair.rhs)]
+        return recipe_of(lhs, rhs, pair.use, pair.kept)
+
+    def _ones(self, pair: Pair) -> Labels:
+        return tuple([label for label in pair.kept if self.sizes[label] == 1])
 
     def _written(self, pair: Pair, calls: Calls) -> Term:
         """Append the ops of a product."""
         ops = calls.ops(self.sizes, (pair.lhs.slot, pair.rhs.slot), self.slots)
         self.slots += len(ops)
         self.ops += ops
-        return Term(self.slots - 1, calls.result, None, self.sizes, calls.flat)
+        return Term(self.slots - 1, (*self._ones(pair), *calls.result), None, self.sizes, calls.axes[-1])

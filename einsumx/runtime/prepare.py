@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from einsumx.caches import cached
 from einsumx.errors import EinsumxError
@@ -38,7 +38,8 @@ else:
     findings, measured = LazyModule("einsumx.measuring.findings"), LazyModule("einsumx.runtime.measured")
 
 
-class Prepared(NamedTuple):
+@dataclass
+class Prepared:
     """A program, and the function that runs it on arrays of its shapes, dtypes and layouts.
 
     Attributes:
@@ -55,7 +56,9 @@ class Prepared(NamedTuple):
     @property
     def program(self) -> Program:
         """The program."""
-        return self.planned if isinstance(self.planned, Program) else self.planned()
+        if not isinstance(self.planned, Program):
+            self.planned = self.planned()
+        return self.planned
 
 
 def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prepared:
@@ -85,7 +88,7 @@ def by_signatures(
         with suppress(EinsumxError):  # which the other road raises with all that is to be said
             run = staged.run_of(adapter, written, signatures, request.optimize)
             if run is not None:
-                return Prepared(cache(lambda: from_signatures(request, adapter, signatures).program), run, True)
+                return Prepared(lambda: from_signatures(request, adapter, signatures).program, run, is_fixed=True)
     return from_signatures(request, adapter, signatures)
 
 
