@@ -67,6 +67,10 @@ class Laid(NamedTuple):
         """Whether labels are one axis."""
         return all(self.follows(outer, inner) for outer, inner in pairwise(labels))
 
+    def is_plain(self, labels: Labels) -> bool:
+        """Whether the strides of labels are positive, and none is inside of another axis."""
+        return all(step in (1, 2) for axis, step in self.pattern if self.labels[axis] in labels)
+
     def in_memory_order(self, labels: Collection[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
         return tuple([label for label in self.memory if label in labels])

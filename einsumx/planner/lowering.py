@@ -1,28 +1,32 @@
 """``Lowering``: the ops of a contraction as they are written, and the labels and strides of each value.
 
 How a pair is computed depends on how arrays lie in memory, so each kind has a subclass, in a module of its own:
-:mod:`~einsumx.planner.strided_search`, :mod:`~einsumx.planner.packed`, and :mod:`~einsumx.planner.einsum`.
+:mod:`~einsumx.planner.strided_lowering`, :mod:`~einsumx.planner.packed_lowering`, and :mod:`~einsumx.planner.einsum`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from math import prod
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from einsumx.ir import ops
-from einsumx.ir.cost_model import CostModel, run_counters
-from einsumx.ir.layout import contiguous
+from einsumx.ir.cost_model import CostModel
+from einsumx.ir.layout import contiguous, pattern_of
 from einsumx.ir.loops import Loops, outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
+from einsumx.planner.array_calls import Calls, Laid, Sizes
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+
+R = TypeVar("R")
 
 seconds_of = attrgetter("seconds")
 """The estimated time of a candidate."""
@@ -59,44 +63,6 @@ class Pair(NamedTuple):
         kept = (*self.batch, *self.lhs_free, *self.rhs_free)
         return self.use.target(kept) or kept
 
-    @property
-    def is_dots(self) -> bool:
-        """Whether it consists of products of vectors, one for each element of the result."""
-        return bool(self.batch) and not (self.lhs_free or self.rhs_free)
-
-
-class Side(NamedTuple):
-    """How a product of matrices reads an operand.
-
-    Attributes:
-        term: the operand.
-        rows: its free labels along the matrices, in order.
-        is_turned: its matrices lie as ``[contracted, rows]``.
-        is_copied: it is copied into that order first.
-        loops: the free labels that become batch axes.
-    """
-
-    term: Term
-    rows: Labels
-    is_turned: bool
-    is_copied: bool
-    loops: Labels = ()
-
-    @property
-    def name(self) -> str:
-        """``rows/loops``, and whether the matrices are transposed, and copied."""
-        loops = f"/{listed(self.loops)}" if self.loops else ""
-        return f"{listed(self.rows)}{loops}{'t' * self.is_turned}{'c' * self.is_copied}"
-
-
-def product_name(
-    batch: Sequence[str], sides: Sequence[Side], contracted: Labels, summed: Labels = (), *, swapped: bool
-) -> str:
-    """The name of a product of matrices, from those of its axes and operands."""
-    sums = f"{listed(contracted)}+{listed(summed)}" if summed else listed(contracted)
-    operands = "*".join([side.name for side in sides])
-    return f"matmul {':'.join([*batch, operands])} {sums}{' swapped' * swapped}".rstrip()
-
 
 def listed(labels: Labels) -> str:
     """The numbers of labels.
@@ -131,7 +97,6 @@ class Lowering:
         self.listed: list[list[Candidate]] = []
         self.names = names
         self._models: dict[str, CostModel] = {}
-        self._copies: dict[tuple[str, Labels, Labels], float] = {}
 
     def model(self, dtype: str) -> CostModel:
         """What ops in a dtype cost."""
@@ -150,15 +115,6 @@ class Lowering:
     def long(self, labels: Sequence[int]) -> list[int]:
         """``labels`` without those of size 1."""
         return [label for label in labels if self.sizes[label] != 1]
-
-    def copy_seconds(self, dtype: str, source: Labels, target: Labels) -> float:
-        """The time of a copy from one order of axes to another."""
-        key = dtype, source, target
-        if key not in self._copies:
-            before, after = self.long(source), self.long(target)
-            runs, turned = self.size(run_counters(before, after)), before[-1:] != after[-1:]
-            self._copies[key] = self.model(dtype).copy(self.size(before), runs, turned=turned)
-        return self._copies[key]
 
     def term(self, slot: int, labels: Labels, strides: tuple[int, ...] | None = None) -> Term:
         """The term in a slot; C-contiguous without strides."""
@@ -328,6 +284,24 @@ class Lowering:
                     return candidate.write()
         return min(self.candidates(pair, every=False), key=seconds_of).write()
 
+    def recipe(self, pair: Pair, make: Callable[[Laid, Laid, ResultUse, Labels], R]) -> tuple[R, Sizes, list[int]]:
+        """The product with numbers for labels, their sizes, and the label of each."""
+        lhs, rhs = pair.lhs, pair.rhs
+        numbers = dict(zip(dict.fromkeys((*lhs.labels, *rhs.labels)), count()))
+        kept = tuple([number for label, number in numbers.items() if label not in pair.contracted])
+        found = make(_laid(lhs, numbers), _laid(rhs, numbers), _renamed(pair.use, numbers), kept)
+        return found, [self.sizes[label] for label in numbers], list(numbers)
+
+    def written(self, pair: Pair, calls: Calls, names: list[int], threads: ops.Threads = "") -> Term:
+        """Append the ops of calls."""
+        added = calls.ops([self.sizes[label] for label in names], (pair.lhs.slot, pair.rhs.slot), self.slots)
+        if threads or pair.sums:
+            added = [replace(op, threads=threads, sums=pair.sums) if isinstance(op, ops.Matmul) else op for op in added]
+        self.ops += added
+        self.slots += len(added)
+        array = calls.laid(names)
+        return Term(self.slots - 1, array.labels, None, self.sizes, flat=array.flat)
+
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """The ways to compute a pair in a dtype in which matrices can be multiplied; only that, if it has ``sums``.
 
@@ -400,3 +374,17 @@ class Lowering:
         """The time of the framework's own einsum of ``count`` operands, which are ``packed`` along these loops."""
         rows, fills = self.size(loops.outer), self.size(loops.filled)
         return self.model(dtype).einsum(steps, rows, fills, loops.count, count, loops.is_packed and packed)
+
+
+def _laid(term: Term, numbers: dict[int, int]) -> Laid:
+    """How a term lies, with numbers for its labels."""
+    labels = tuple(map(numbers.__getitem__, term.labels))
+    flat = term.flat and tuple([tuple(map(numbers.__getitem__, axis)) for axis in term.flat])
+    return Laid(labels, () if term.is_packed else pattern_of(term.shape, term.strides), flat)
+
+
+def _renamed(use: ResultUse, numbers: dict[int, int]) -> ResultUse:
+    def renamed(labels: Labels) -> Labels:
+        return tuple([numbers[label] for label in labels if label in numbers])
+
+    return ResultUse(use.order and renamed(use.order), renamed(use.contracted), renamed(use.batch))

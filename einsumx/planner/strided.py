@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
-from einsumx.ir.layout import cut
+from einsumx.ir.layout import OVERLAPS, cut
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Matmul, Multiply
 from einsumx.ir.rates import Rates
@@ -26,6 +26,9 @@ from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles, span,
 from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules
 from einsumx.planner.terms import Groups, Labels, ResultUse
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
@@ -83,7 +86,7 @@ class Factor:
         reason, inside, turned = "", "", False
         for label, step in array.inward:
             is_first = not (free or summed)
-            if step < 1 or (is_first and (step > 1 or inside)):
+            if step < 1 or step == OVERLAPS or (is_first and (step > 1 or inside)):
                 reason = reason or _NO_UNIT
             if label not in others:
                 if loops or (free and (step != 1 or inside != "free")):
@@ -318,11 +321,13 @@ class Recipe:
         self.arrays, self.use, self.keep = arrays, use, keep
         self.count = 0  # until the operands are read: many steps of networks are left to the own einsum
         self.lacks_ones = False
-        self.shorter: dict[Labels, Recipe] = {}
+        self.shorter: dict[Labels, Self] = {}
         self._all: Calls | None = None
 
-    def _read(self) -> None:
-        """Find out what the product does with each label of each operand."""
+    def read(self) -> None:
+        """Find out what the product does with each label of each operand, once."""
+        if self.count:
+            return
         (lhs, rhs), use, keep = self.arrays, self.use, self.keep
         self._before: Calls | None = None
         self.slots = 0, 1
@@ -375,14 +380,8 @@ class Recipe:
             self._fused[copied] = Reading(self, copied, tuple(runs[0])) if is_best else None
         return self._fused[copied]
 
-    def has_ways(self, rules: Rules) -> bool:
-        """Whether a framework multiplies matrices with any strides, and there are some to be multiplied."""
-        return bool(self.left.inner) and rules.has_matmul and rules.batch == rules.matrix == "strided"
-
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
         """The calls for sizes of the labels; None if a search may find better ones, or the framework takes others."""
-        if not self.count:
-            self._read()
         left, right = self.left, self.right
         rows = cols = inner = matrices = 1
         for label in left.rows:
@@ -418,14 +417,14 @@ class Recipe:
             return False
         return self.is_readable and (inner > 1 or not self.left.inner)
 
-    def without(self, ones: Labels) -> Recipe:
+    def without(self, ones: Labels) -> Self:
         """The product without some labels, whose axes have size 1."""
         found = self.shorter.get(ones)
         if found is None:
             lhs, rhs = self.arrays
             order, contracted, batch = self.use
             use = ResultUse(order and without(order, ones), without(contracted, ones), without(batch, ones))
-            found = Recipe((lhs.without(ones), rhs.without(ones)), use, without(self.keep, ones))
+            found = type(self)((lhs.without(ones), rhs.without(ones)), use, without(self.keep, ones))
             found.lacks_ones = True
             self.shorter[ones] = found
         return found
