@@ -12,9 +12,10 @@ from einsumx.ir.program import Arranged, Slots, arranged
 from einsumx.planner.terms import Groups, Labels, native_equation
 
 Fate: TypeAlias = Literal[
-    "view", "sum", "einsum", "multiply", "multiply and sum", "matmul", "matmul in loops", "matmul of copies"
-]
-"""How a product is computed."""
+    "view", "sum", "einsum", "multiply", "multiply and sum", "matmul", "matmul in loops", "matmul of copies",
+    "diagonal", "cast", "zeros",
+]  # fmt: skip
+"""How a product is computed, or what happens to an operand before, or instead."""
 
 Sizes: TypeAlias = Sequence[int]
 """Of each label."""
@@ -253,7 +254,7 @@ class Calls:
         return [step.sized(sizes).renamed(names) for step in self.steps]
 
 
-_SILENT = frozenset(("view", "sum", "einsum"))
+_SILENT = frozenset(("view", "sum", "einsum", "diagonal", "zeros"))
 """The fates in which no op may warn about infinities and nan."""
 
 

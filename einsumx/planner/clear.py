@@ -17,17 +17,18 @@ from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.layout import Pattern, layout_pattern
 from einsumx.ir.operand import Operand, Path
-from einsumx.ir.ops import Native, Op
+from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
 from einsumx.ir.traits import Traits
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, repeated
 
 if TYPE_CHECKING:
-    from einsumx.planner import ways
-else:  # most pairs need no search
+    from einsumx.planner import narrow, ways
+else:  # most pairs need no search, nor casts
+    narrow = LazyModule("einsumx.planner.narrow")
     ways = LazyModule("einsumx.planner.ways")
 
 
@@ -39,12 +40,14 @@ class Part(NamedTuple):
         sizes: of these labels.
         slots: those of the operands.
         start: the slot of the first call.
+        dtype: of the operands, if it is not that of the computation.
     """
 
     calls: Calls
     sizes: Sizes
     slots: tuple[int, ...]
     start: int
+    dtype: str = ""
 
 
 class Roles:
@@ -60,8 +63,8 @@ class Roles:
     """
 
     __slots__ = (
-        "_alone", "_calls", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count", "has_repeats",
-        "inputs", "output",
+        "_alone", "_calls", "_distinct", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count",
+        "has_repeats", "inputs", "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
@@ -82,6 +85,7 @@ class Roles:
             # The sum of the term with all labels runs its innermost loop as often.
             self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
         self._text: str | None = None
+        self._distinct: Roles | None = None
         self._einsum: Calls | None = None
         self._recipes: dict[tuple[Pattern, ...], Recipe] = {}
         self._alone: dict[Pattern, Calls] = {}
@@ -102,6 +106,22 @@ class Roles:
             calls.add(Native(len(slots), slots, self.text), slots, tuple(zip(self.output)))
             self._einsum = calls.ended("einsum", self.output)
         return self._einsum
+
+    @property
+    def distinct(self) -> Roles:
+        """What is left to do with the diagonals of repeated labels."""
+        if not self.has_repeats:
+            return self
+        if self._distinct is None:
+            self._distinct = Roles(tuple([_diagonals(labels).result for labels in self.inputs]), self.output)
+        return self._distinct
+
+    def zeros(self, sizes: Sizes, dtype: str) -> Part:
+        """The result if a size is 0: kernels of frameworks are unreliable for arrays without elements."""
+        calls, slots = Calls(list(map(Laid, self.inputs))), tuple(range(len(self.inputs)))
+        axes = singles(self.output)
+        calls.add(Zeros(len(slots), slots, shape_of(axes, sizes), dtype), slots, axes)
+        return Part(calls.ended("zeros", self.output), sizes, slots, len(slots))
 
     def pair(self, lhs: Pattern, rhs: Pattern) -> Recipe:
         """The recipe for two operands that lie like this."""
@@ -166,28 +186,75 @@ def takes_einsum(roles: Roles, traits: Traits, dtype: str) -> bool:
     return traits.native_any_labels or not (roles.has_repeats or not roles.count)
 
 
-def clear_parts(
-    roles: Roles, patterns: Sequence[Pattern] | None, path: Path, sizes: Sizes, rules: Rules
-) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear.
+def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
+    """The calls of a contraction, if they are clear.
 
     Args:
         roles: of the equation.
-        patterns: how the operands lie; None if one has another dtype than the result, repeated labels, or axes that
-            overlap or broadcast.
+        operands: of which no axis broadcasts, unless a size is 0.
         path: of the steps.
         sizes: of each label.
-        rules: of the framework, for the dtype.
+        rules: of the framework, for the dtype of the result.
     """
-    if patterns is None or not rules.is_direct:
+    count, traits, dtype = len(operands), rules.traits, rules.dtype
+    if 0 in sizes:
+        return [roles.zeros(sizes, dtype)]
+    dtypes = [operand.dtype for operand in operands]
+    is_cast = dtypes.count(dtype) < count
+    if not is_cast and roles.is_one_einsum(sizes, rules) and takes_einsum(roles, traits, dtype):
+        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
+    if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, traits)):
         return None
-    output = roles.output
-    if len(patterns) == 2:
-        calls = calls_of(roles.pair(*patterns), sizes, rules)
-        return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
-    if len(patterns) == 1:
-        return [Part(roles.alone(*patterns), sizes, (0,), 1)]
-    return _network(list(map(Laid, roles.inputs, patterns)), roles.steps(path), sizes, rules)
+    patterns = patterns_of(operands)
+    if patterns is None:
+        return None
+    parts: list[Part] = []
+    slots, start = list(range(count)), count
+    if is_cast or roles.has_repeats:
+        for number, labels in enumerate(roles.inputs):
+            calls, patterns[number] = _reading(labels, patterns[number], dtypes[number], dtype)
+            if calls.steps:
+                parts.append(Part(calls, sizes, (number,), start, dtypes[number]))
+                start += len(calls.steps)
+                slots[number] = start - 1
+        roles = roles.distinct
+    if count == 2:
+        product = calls_of(roles.pair(*patterns), sizes, rules)
+        return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
+    if count == 1:
+        is_done = parts and roles.inputs[0] == roles.output
+        return parts if is_done else [*parts, Part(roles.alone(*patterns), sizes, tuple(slots), start)]
+    steps = _network(list(map(Laid, roles.inputs, patterns)), slots, start, roles.steps(path), sizes, rules)
+    return None if steps is None else parts + steps
+
+
+@lru_cache(maxsize=1024)
+def _reading(labels: Labels, pattern: Pattern, dtype: str, target: str) -> tuple[Calls, Pattern]:
+    """The diagonals of an operand's repeated labels and its cast, as far as there are any, and how the result lies."""
+    calls, gap, lies = Calls((), _diagonals(labels)), False, {}
+    order = _diagonals(labels).result
+    for label, step in Laid(labels, pattern).inward:
+        is_diagonal = labels.count(label) > 1
+        lies.pop(label, None)  # a diagonal lies where the outermost of its axes does
+        lies[label] = (2 if step > 0 else -2) if gap or is_diagonal else step
+        gap = is_diagonal
+    if dtype != target:
+        slot = len(calls.steps)
+        calls.add(Cast(slot + 1, slot, target), (slot,), singles(order))
+        lies = dict.fromkeys(lies, 1)
+    is_packed = order == tuple(reversed(lies)) and set(lies.values()) <= {1}
+    lying = () if is_packed else tuple([(order.index(label), step) for label, step in lies.items()])
+    return calls.ended("diagonal" if dtype == target else "cast", order), lying
+
+
+def _diagonals(labels: Labels) -> Calls:
+    """The diagonals of an operand's repeated labels."""
+    calls, slot, left = Calls([Laid(labels)]), 0, labels
+    while axes := repeated(left):
+        op = Diagonal(slot + 1, slot, *axes)
+        left = op.arranged(left)
+        slot = calls.add(op, (slot,), singles(left))
+    return calls.ended("diagonal", left)
 
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
@@ -294,11 +361,19 @@ def _nodes(path: Path, operands: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules) -> list[Part] | None:
-    """The calls of a path of pairs; None if those of a step are not clear."""
-    made = dict(enumerate(arrays))
-    slots, size = {number: number for number in made}, sizes.__getitem__
-    start, parts = len(arrays), []
+def _network(
+    arrays: Sequence[Laid], slots: list[int], start: int, steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules
+) -> list[Part] | None:
+    """The calls of a path of pairs; None if those of a step are not clear.
+
+    Args:
+        arrays: those that are contracted.
+        slots: theirs.
+        start: the slot of the first call.
+        steps: of the path.
+        sizes, rules: as for :func:`clear_parts`.
+    """
+    made, size, parts = dict(enumerate(arrays)), sizes.__getitem__, []
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
         other = None if partner is None else made.get(partner)
@@ -312,7 +387,8 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
             calls = calls.delivered(kept)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
-        slots[node], made[node] = start - 1, calls.laid(names)
+        slots.append(start - 1)
+        made[node] = calls.laid(names)
     return parts
 
 
@@ -320,7 +396,7 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
 
 
 def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
+    """The ops of a contraction, and the slot of the result, if they are clear."""
     parts = direct_parts(contraction)
     if parts is None:
         return None
@@ -329,16 +405,12 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear."""
-    equation, count = contraction.equation, len(contraction.operands)
-    found, sizes = roles_of(equation.inputs, equation.output), equation.sizes
-    asked, is_plain = rules_of(contraction.place.traits, contraction.dtype), _is_plain(contraction)
-    if is_plain and found.is_one_einsum(sizes, asked) and takes_einsum(found, asked.traits, asked.dtype):
-        return [Part(found.einsum, sizes, tuple(range(count)), count)]
-    if not is_known(sizes):
+    """The calls of a contraction, if they are clear."""
+    equation, asked = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    if _broadcasts(contraction) and 0 not in equation.sizes:
         return None
-    patterns = patterns_of(contraction.operands) if is_plain and not found.has_repeats else None
-    return clear_parts(found, patterns, contraction.path, sizes, asked)
+    found = roles_of(equation.inputs, equation.output)
+    return clear_parts(found, contraction.operands, contraction.path, equation.sizes, asked)
 
 
 def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
@@ -357,13 +429,13 @@ def _pattern_of(shape: Sequence[int], strides: Sequence[int]) -> Pattern | None:
     return None if pattern is None or 0 in [step for _, step in pattern] else pattern
 
 
-def _is_plain(contraction: Contraction) -> bool:
-    """Whether no operand has another dtype than the result, or axes of size 1 that broadcast."""
-    sizes, dtype = contraction.equation.sizes, contraction.dtype
+def _broadcasts(contraction: Contraction) -> bool:
+    """Whether an operand has axes of size 1 that broadcast."""
+    sizes = contraction.equation.sizes
     for operand, labels in zip(contraction.operands, contraction.equation.inputs):
-        if operand.dtype != dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
-            return False
-    return True
+        if operand.shape != tuple(map(sizes.__getitem__, labels)):
+            return True
+    return False
 
 
 def one_einsum(contraction: Contraction) -> Op:
@@ -376,7 +448,9 @@ def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly."""
     equation = contraction.equation
     found = roles_of(equation.inputs, equation.output)
-    return _is_plain(contraction) and takes_einsum(found, contraction.place.traits, contraction.dtype)
+    if _broadcasts(contraction) or {operand.dtype for operand in contraction.operands} != {contraction.dtype}:
+        return False
+    return takes_einsum(found, contraction.place.traits, contraction.dtype)
 
 
 def direct_product(
