@@ -27,12 +27,17 @@ class Laid(NamedTuple):
     Attributes:
         labels: of its axes, all different.
         pattern: see :data:`~einsumx.ir.layout.Pattern`; empty for C order.
-        flat: the axes that it has in fact, if each is not one label; only of arrays in C order.
+        flat: the axes that it has in fact, if each is not one label; in other orders than C, without labels are more.
     """
 
     labels: Labels
     pattern: Pattern = ()
     flat: Groups | None = None
+
+    @property
+    def axes(self) -> Groups:
+        """The labels of each axis that it has in fact."""
+        return singles(self.labels) if self.flat is None else self.flat
 
     @property
     def inward(self) -> list[tuple[int, int]]:
@@ -71,6 +76,17 @@ class Laid(NamedTuple):
         """``labels`` in memory order, as the longest runs that each are one axis."""
         return cut(self.in_memory_order(labels), lambda run, label: self.follows(run[-1], label))
 
+    def without(self, ones: Labels) -> Laid:
+        """The array without some labels, whose axes have size 1."""
+        kept = without(self.labels, ones)
+        if kept == self.labels:
+            return self
+        flat = tuple([without(axis, ones) for axis in self.axes])
+        places = {self.labels.index(label): place for place, label in enumerate(kept)}
+        pattern = tuple([(places[axis], step) for axis, step in self.pattern if axis in places])
+        is_in_order = pattern == tuple([(axis, 1) for axis in reversed(range(len(kept)))])
+        return Laid(kept, () if is_in_order else pattern, flat)
+
     def merged(self, labels: Labels) -> int | None:
         """1 if these are its innermost labels in memory, in this order and without gaps, or none; otherwise None."""
         if not labels:
@@ -78,6 +94,11 @@ class Laid(NamedTuple):
         if self.memory[len(self.memory) - len(labels) :] != labels:
             return None
         return None if any(step != 1 for _, step in self.pattern[: len(labels)]) else 1
+
+
+def without(labels: Labels, others: Labels) -> Labels:
+    """The labels that are not among others."""
+    return tuple([label for label in labels if label not in others])
 
 
 def renamed(array: Laid, names: Mapping[int, int] | Sequence[int]) -> Laid:
@@ -137,7 +158,7 @@ class Calls:
         self._slots: tuple[Slots, ...] | None = None
         if before is None:
             self.steps: list[Step] = []
-            self.axes: list[Groups] = [array.flat or singles(array.labels) for array in arrays]
+            self.axes: list[Groups] = [array.axes for array in arrays]
         else:
             self.steps, self.axes = before.steps[:], before.axes[:]
 
@@ -207,6 +228,16 @@ class Calls:
         axes = self.axes[-1]
         self.flat = None if axes == singles(result) else axes
         return self
+
+    def with_ones(self, ones: Labels, order: Labels | None) -> Calls:
+        """The calls with some labels in the result, whose axes have size 1: at their places in an order, or first."""
+        calls, result = Calls((), self), (*ones, *self.result)
+        if order is not None and without(order, ones) == self.result:
+            result = order
+        axes = tuple([axis or (label,) for axis, label in zip(calls.axes[-1], result)])
+        if axes == singles(result) and len(axes) == len(calls.axes[-1]):  # axes of size 1 are in their places
+            calls.axes[-1] = axes
+        return calls.ended(self.fate, result)
 
     def delivered(self, output: Labels) -> Calls:
         """The calls that end in the result of a contraction: an axis for each label, in the order of the output."""

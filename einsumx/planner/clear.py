@@ -87,8 +87,8 @@ class Roles:
         self._text: str | None = None
         self._distinct: Roles | None = None
         self._einsum: Calls | None = None
-        self._recipes: dict[tuple[Pattern, ...], Recipe] = {}
-        self._alone: dict[Pattern, Calls] = {}
+        self._recipes: dict[tuple[Laid, Laid], Recipe] = {}
+        self._alone: dict[Laid, Calls] = {}
         self._steps: dict[Path, list[NetworkStep]] = {}
 
     @property
@@ -107,15 +107,6 @@ class Roles:
             self._einsum = calls.ended("einsum", self.output)
         return self._einsum
 
-    @property
-    def distinct(self) -> Roles:
-        """What is left to do with the diagonals of repeated labels."""
-        if not self.has_repeats:
-            return self
-        if self._distinct is None:
-            self._distinct = Roles(tuple([_diagonals(labels).result for labels in self.inputs]), self.output)
-        return self._distinct
-
     def zeros(self, sizes: Sizes, dtype: str) -> Part:
         """The result if a size is 0: kernels of frameworks are unreliable for arrays without elements."""
         calls, slots = Calls(list(map(Laid, self.inputs))), tuple(range(len(self.inputs)))
@@ -123,24 +114,21 @@ class Roles:
         calls.add(Zeros(len(slots), slots, shape_of(axes, sizes), dtype), slots, axes)
         return Part(calls.ended("zeros", self.output), sizes, slots, len(slots))
 
-    def pair(self, lhs: Pattern, rhs: Pattern) -> Recipe:
-        """The recipe for two operands that lie like this."""
+    def pair(self, lhs: Laid, rhs: Laid) -> Recipe:
+        """The recipe for the two operands."""
         found = self._recipes.get((lhs, rhs))
         if found is None:
-            first, second = self.inputs
-            found = Recipe((Laid(first, lhs), Laid(second, rhs)), ResultUse(self.output), self.output)
-            self._recipes[lhs, rhs] = found
+            found = self._recipes[lhs, rhs] = Recipe((lhs, rhs), ResultUse(self.output), self.output)
         return found
 
-    def alone(self, pattern: Pattern) -> Calls:
-        """The calls of a contraction of one operand without repeated labels that lies like this."""
-        calls = self._alone.get(pattern)
+    def alone(self, array: Laid) -> Calls:
+        """The calls of a contraction of one operand without repeated labels."""
+        calls = self._alone.get(array)
         if calls is None:
-            array = Laid(self.inputs[0], pattern)
             calls = Calls([array])
             _, summed = calls.summed(0, array, self.output)
             calls = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(self.output)
-            self._alone[pattern] = calls
+            self._alone[array] = calls
         return calls
 
     def steps(self, path: Path) -> list[NetworkStep]:
@@ -174,16 +162,20 @@ def roles_of(inputs: tuple[Labels, ...], output: Labels) -> Roles:
     return Roles(inputs, output)
 
 
-def takes_einsum(roles: Roles, traits: Traits, dtype: str) -> bool:
-    """Whether the framework's own einsum computes the whole contraction correctly, if no axis broadcasts.
+def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> bool:
+    """Whether the framework's own einsum computes the whole contraction correctly, for operands of its dtype.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
-    if not traits.rates.native or dtype not in traits.native_dtypes:
+    traits = rules.traits
+    if not traits.rates.native or rules.dtype not in traits.native_dtypes:
         return False
-    if len(roles.inputs) > traits.native_max_operands or roles.count > traits.native_max_labels:
+    if len(operands) > traits.native_max_operands or roles.count > traits.native_max_labels:
         return False
-    return traits.native_any_labels or not (roles.has_repeats or not roles.count)
+    if not traits.native_any_labels and (roles.has_repeats or not roles.count):
+        return False
+    shapes = [tuple(map(sizes.__getitem__, labels)) for labels in roles.inputs]
+    return all(operand.shape == shape for operand, shape in zip(operands, shapes))
 
 
 def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
@@ -191,77 +183,80 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
 
     Args:
         roles: of the equation.
-        operands: of which no axis broadcasts, unless a size is 0.
+        operands: of any dtypes.
         path: of the steps.
         sizes: of each label.
         rules: of the framework, for the dtype of the result.
     """
-    count, traits, dtype = len(operands), rules.traits, rules.dtype
+    count, dtype = len(operands), rules.dtype
     if 0 in sizes:
         return [roles.zeros(sizes, dtype)]
     dtypes = [operand.dtype for operand in operands]
     is_cast = dtypes.count(dtype) < count
-    if not is_cast and roles.is_one_einsum(sizes, rules) and takes_einsum(roles, traits, dtype):
+    if not is_cast and roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
         return [Part(roles.einsum, sizes, tuple(range(count)), count)]
-    if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, traits)):
+    if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
         return None
-    patterns = patterns_of(operands)
-    if patterns is None:
+    arrays = _arrays_of(roles.inputs, operands, sizes)
+    if arrays is None:
         return None
     parts: list[Part] = []
     slots, start = list(range(count)), count
     if is_cast or roles.has_repeats:
-        for number, labels in enumerate(roles.inputs):
-            calls, patterns[number] = _reading(labels, patterns[number], dtypes[number], dtype)
+        for number, own in enumerate(dtypes):
+            calls, arrays[number] = _reading(arrays[number], own, dtype)
             if calls.steps:
-                parts.append(Part(calls, sizes, (number,), start, dtypes[number]))
+                parts.append(Part(calls, sizes, (number,), start, own))
                 start += len(calls.steps)
                 slots[number] = start - 1
-        roles = roles.distinct
+    labels = tuple([array.labels for array in arrays])
+    if labels != roles.inputs:
+        roles = roles_of(labels, roles.output)
     if count == 2:
-        product = calls_of(roles.pair(*patterns), sizes, rules)
+        product = calls_of(roles.pair(*arrays), sizes, rules)
         return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
     if count == 1:
-        is_done = parts and roles.inputs[0] == roles.output
-        return parts if is_done else [*parts, Part(roles.alone(*patterns), sizes, tuple(slots), start)]
-    steps = _network(list(map(Laid, roles.inputs, patterns)), slots, start, roles.steps(path), sizes, rules)
+        is_done = parts and labels[0] == roles.output
+        return parts if is_done else [*parts, Part(roles.alone(*arrays), sizes, tuple(slots), start)]
+    steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
     return None if steps is None else parts + steps
 
 
 @lru_cache(maxsize=1024)
-def _reading(labels: Labels, pattern: Pattern, dtype: str, target: str) -> tuple[Calls, Pattern]:
+def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
     """The diagonals of an operand's repeated labels and its cast, as far as there are any, and how the result lies."""
-    calls, gap, lies = Calls((), _diagonals(labels)), False, {}
-    order = _diagonals(labels).result
-    for label, step in Laid(labels, pattern).inward:
-        is_diagonal = labels.count(label) > 1
-        lies.pop(label, None)  # a diagonal lies where the outermost of its axes does
-        lies[label] = (2 if step > 0 else -2) if gap or is_diagonal else step
-        gap = is_diagonal
-    if dtype != target:
-        slot = len(calls.steps)
-        calls.add(Cast(slot + 1, slot, target), (slot,), singles(order))
-        lies = dict.fromkeys(lies, 1)
-    is_packed = order == tuple(reversed(lies)) and set(lies.values()) <= {1}
-    lying = () if is_packed else tuple([(order.index(label), step) for label, step in lies.items()])
-    return calls.ended("diagonal" if dtype == target else "cast", order), lying
-
-
-def _diagonals(labels: Labels) -> Calls:
-    """The diagonals of an operand's repeated labels."""
-    calls, slot, left = Calls([Laid(labels)]), 0, labels
-    while axes := repeated(left):
+    calls, slot, labels = Calls([array]), 0, array.labels
+    while axes := repeated(labels):
         op = Diagonal(slot + 1, slot, *axes)
-        left = op.arranged(left)
-        slot = calls.add(op, (slot,), singles(left))
-    return calls.ended("diagonal", left)
+        labels = op.arranged(labels)
+        slot = calls.add(op, (slot,), singles(labels))
+    lies: dict[int, int] = {}
+    has_gap = False
+    for label, step in array.inward:
+        is_diagonal = array.labels.count(label) > 1
+        lies.pop(label, None)  # a diagonal lies where the outermost of its axes does
+        lies[label] = (2 if step > 0 else -2) if has_gap or is_diagonal else step
+        has_gap = is_diagonal
+    if dtype != target:
+        calls.add(Cast(slot + 1, slot, target), (slot,), calls.axes[slot])
+        lies = dict.fromkeys(lies, 1)
+    is_in_order = labels == tuple(reversed(lies)) and set(lies.values()) <= {1}
+    pattern = () if is_in_order else tuple([(labels.index(label), step) for label, step in lies.items()])
+    return calls.ended("diagonal" if dtype == target else "cast", labels), Laid(labels, pattern, array.flat)
 
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
     calls = recipe.way(sizes, rules)
-    if calls is not None or 1 in sizes or not recipe.has_ways(rules):
+    if calls is not None:
         return calls
+    if 1 in sizes and not recipe.lacks_ones:
+        ones = tuple([label for label, size in enumerate(sizes) if size == 1])
+        calls = calls_of(recipe.without(ones), sizes, rules)
+        kept = tuple([label for label in ones if label in recipe.keep])
+        return calls.with_ones(kept, recipe.use.order) if calls and kept else calls
+    if not recipe.has_ways(rules):
+        return None
     key = rules.traits.max_batch_axes, rules.takes
     found = recipe.ways.get(key)
     if found is None:
@@ -406,36 +401,29 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
     """The calls of a contraction, if they are clear."""
-    equation, asked = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
-    if _broadcasts(contraction) and 0 not in equation.sizes:
-        return None
-    found = roles_of(equation.inputs, equation.output)
-    return clear_parts(found, contraction.operands, contraction.path, equation.sizes, asked)
+    equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    roles = roles_of(equation.inputs, equation.output)
+    return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
 
-def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
-    """How operands lie; None if axes of one overlap or broadcast."""
-    patterns = []
-    for operand in operands:
+def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
+    """How operands lie, without axes of size 1 that broadcast; None if it is not clear which elements one repeats."""
+    arrays = []
+    for labels, operand in zip(inputs, operands):
         pattern = () if operand.strides is None else _pattern_of(operand.shape, operand.strides)
         if pattern is None:
             return None
-        patterns.append(pattern)
-    return patterns
+        spread = tuple([label for label, size in zip(labels, operand.shape) if size != sizes[label]])
+        if spread and repeated(labels):
+            return None
+        array = Laid(labels, pattern)
+        arrays.append(array.without(spread) if spread else array)
+    return arrays
 
 
 def _pattern_of(shape: Sequence[int], strides: Sequence[int]) -> Pattern | None:
     pattern = layout_pattern(shape, strides)
     return None if pattern is None or 0 in [step for _, step in pattern] else pattern
-
-
-def _broadcasts(contraction: Contraction) -> bool:
-    """Whether an operand has axes of size 1 that broadcast."""
-    sizes = contraction.equation.sizes
-    for operand, labels in zip(contraction.operands, contraction.equation.inputs):
-        if operand.shape != tuple(map(sizes.__getitem__, labels)):
-            return True
-    return False
 
 
 def one_einsum(contraction: Contraction) -> Op:
@@ -446,11 +434,11 @@ def one_einsum(contraction: Contraction) -> Op:
 
 def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly."""
-    equation = contraction.equation
-    found = roles_of(equation.inputs, equation.output)
-    if _broadcasts(contraction) or {operand.dtype for operand in contraction.operands} != {contraction.dtype}:
+    equation, operands = contraction.equation, contraction.operands
+    rules = rules_of(contraction.place.traits, contraction.dtype)
+    if any(operand.dtype != rules.dtype for operand in operands):
         return False
-    return takes_einsum(found, contraction.place.traits, contraction.dtype)
+    return takes_einsum(roles_of(equation.inputs, equation.output), operands, equation.sizes, rules)
 
 
 def direct_product(

@@ -22,7 +22,7 @@ from einsumx.ir.layout import cut
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Matmul, Multiply
 from einsumx.ir.rates import Rates
-from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles, span
+from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles, span, without
 from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules
 from einsumx.planner.terms import Groups, Labels, ResultUse
@@ -303,17 +303,22 @@ class Recipe:
         batch: the labels of the batch axes.
         readings: the products of matrices by why the left and the right operand are copied, as far as they were needed.
         count: the number of labels of these operands.
+        lacks_ones: no label of it has size 1.
+        shorter: this product without some labels.
         needs_no_view: a product of matrices or of elements takes the operands as they are.
     """
 
     __slots__ = (
         "_all", "_before", "_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
-        "count", "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use", "ways",
+        "count", "is_readable", "keep", "lacks_ones", "last", "left", "needs_no_view", "readings", "right", "shorter",
+        "slots", "use", "ways",
     )  # fmt: skip
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
         self.arrays, self.use, self.keep = arrays, use, keep
         self.count = 0  # until the operands are read: many steps of networks are left to the own einsum
+        self.lacks_ones = False
+        self.shorter: dict[Labels, Recipe] = {}
         self._all: Calls | None = None
 
     def _read(self) -> None:
@@ -388,7 +393,7 @@ class Recipe:
             inner *= sizes[label]
         for label in self.batch:
             matrices *= sizes[label]
-        if 1 in sizes and not self._takes_ones(inner):
+        if 1 in sizes and not (self.lacks_ones or self._takes_ones(inner)):
             return None
         steps = matrices * inner * rows * cols
         is_vector = rows == 1 or cols == 1
@@ -412,6 +417,18 @@ class Recipe:
         if self.left.array.pattern or self.right.array.pattern or self._before is not None:
             return False
         return self.is_readable and (inner > 1 or not self.left.inner)
+
+    def without(self, ones: Labels) -> Recipe:
+        """The product without some labels, whose axes have size 1."""
+        found = self.shorter.get(ones)
+        if found is None:
+            lhs, rhs = self.arrays
+            order, contracted, batch = self.use
+            use = ResultUse(order and without(order, ones), without(contracted, ones), without(batch, ones))
+            found = Recipe((lhs.without(ones), rhs.without(ones)), use, without(self.keep, ones))
+            found.lacks_ones = True
+            self.shorter[ones] = found
+        return found
 
     def _dots(self, sizes: Sizes, rules: Rules, matrices: int, inner: int) -> Calls | None:
         """Products of vectors, one for each element of the batch: of matrices, or of elements that are summed.

@@ -82,14 +82,15 @@ _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
 def _sizes(found: Roles, operands: Sequence[Operand]) -> tuple[int, ...] | None:
-    """The size of each label; None if one is unknown, an axis broadcasts or does not fit, or a dtype is weak."""
+    """The size of each label; None if one is unknown, an axis does not fit, or a dtype is weak."""
     sizes = [-1] * found.count
     for labels, operand in zip(found.inputs, operands):
         if operand.weak or operand.nnz is not None:
             return None
         for label, size in zip(labels, operand.shape):
-            if sizes[label] != size:
-                if sizes[label] >= 0 or type(size) is not int:
+            known = sizes[label]
+            if known != size and (size != 1 or known < 0):
+                if known not in (-1, 1) or type(size) is not int:
                     return None
                 sizes[label] = size
     return tuple(sizes)
