@@ -68,6 +68,10 @@ class Laid(NamedTuple):
         """Whether labels are one axis."""
         return all(self.follows(outer, inner) for outer, inner in pairwise(labels))
 
+    def is_plain(self, labels: Labels) -> bool:
+        """Whether the strides of labels are positive, and none is inside of another axis."""
+        return all(step in (1, 2) for axis, step in self.pattern if self.labels[axis] in labels)
+
     def in_memory_order(self, labels: Collection[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
         return tuple([label for label in self.memory if label in labels])
@@ -180,8 +184,11 @@ class Calls:
         return slot if self.axes[slot] == axes else self.reshaped(slot, axes)
 
     def reshaped(self, slot: int, axes: Groups) -> int:
-        """The slot of a reshaped array, also if it has these axes."""
+        """The slot of a reshaped array, also if it has these axes; one of an array that was just reshaped is the last."""
         own = self.axes
+        if self.steps and slot == len(own) - 1 and self.steps[-1].axes is not None:
+            (slot,) = self.steps.pop().op.sources
+            own.pop()
         self.steps.append(Step(Reshape(len(own), slot, ()), (own[slot],), axes))
         own.append(axes)
         return len(own) - 1

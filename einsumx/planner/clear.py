@@ -7,7 +7,7 @@ lie, and from their sizes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import prod
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction
-from einsumx.ir.layout import Pattern, layout_pattern
+from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
-from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, repeated
+from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
 
 if TYPE_CHECKING:
     from einsumx.planner import narrow, ways
+    from einsumx.planner.ways import Ways
 else:  # most pairs need no search, nor casts
     narrow = LazyModule("einsumx.planner.narrow")
     ways = LazyModule("einsumx.planner.ways")
@@ -235,7 +235,9 @@ def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
     for label, step in array.inward:
         is_diagonal = array.labels.count(label) > 1
         lies.pop(label, None)  # a diagonal lies where the outermost of its axes does
-        lies[label] = (2 if step > 0 else -2) if has_gap or is_diagonal else step
+        if has_gap or is_diagonal:
+            step = max(step, 2) if step > 0 else min(step, -2)
+        lies[label] = step
         has_gap = is_diagonal
     if dtype != target:
         calls.add(Cast(slot + 1, slot, target), (slot,), calls.axes[slot])
@@ -247,22 +249,30 @@ def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
-    calls = recipe.way(sizes, rules)
+    recipe.read()
+    calls = recipe.way(sizes, rules) if is_known(sizes) else None
     if calls is not None:
         return calls
     if 1 in sizes and not recipe.lacks_ones:
-        ones = tuple([label for label, size in enumerate(sizes) if size == 1])
-        calls = calls_of(recipe.without(ones), sizes, rules)
-        kept = tuple([label for label in ones if label in recipe.keep])
+        short, kept = without_ones(recipe, sizes)
+        calls = calls_of(short, sizes, rules)
         return calls.with_ones(kept, recipe.use.order) if calls and kept else calls
-    if not recipe.has_ways(rules):
-        return None
-    key = rules.traits.max_batch_axes, rules.takes
-    found = recipe.ways.get(key)
+    return ways_of(recipe, rules).fastest(sizes, rules) if rules.multiplies and recipe.left.inner else None
+
+
+def ways_of(recipe: Recipe, rules: Rules) -> Ways:
+    """All ways of a product."""
+    key = rules.traits.max_batch_axes, rules.takes, rules.batch, rules.matrix, rules.is_inexact, rules.tiny
+    found: Ways | None = recipe.ways.get(key)
     if found is None:
         found = recipe.ways[key] = ways.Ways(recipe, rules)
-    fastest: Calls = found.fastest(sizes, rules)
-    return fastest
+    return found
+
+
+def without_ones(recipe: Recipe, sizes: Sizes) -> tuple[Recipe, Labels]:
+    """The product without labels of size 1, and those of them that its result has."""
+    ones = tuple([label for label, size in enumerate(sizes) if size == 1])
+    return recipe.without(ones), tuple([label for label in ones if label in recipe.keep])
 
 
 # -- networks -------------------------------------------------------------------------------------------------------
@@ -407,11 +417,14 @@ def direct_parts(contraction: Contraction) -> list[Part] | None:
 
 
 def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
-    """How operands lie, without axes of size 1 that broadcast; None if it is not clear which elements one repeats."""
+    """How operands lie, without axes of size 1 that broadcast.
+
+    None if an axis has stride 0, or an operand with repeated labels broadcasts.
+    """
     arrays = []
     for labels, operand in zip(inputs, operands):
-        pattern = () if operand.strides is None else _pattern_of(operand.shape, operand.strides)
-        if pattern is None:
+        pattern = () if operand.strides is None else pattern_of(operand.shape, operand.strides)
+        if 0 in [step for _, step in pattern]:
             return None
         spread = tuple([label for label, size in zip(labels, operand.shape) if size != sizes[label]])
         if spread and repeated(labels):
@@ -419,11 +432,6 @@ def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Siz
         array = Laid(labels, pattern)
         arrays.append(array.without(spread) if spread else array)
     return arrays
-
-
-def _pattern_of(shape: Sequence[int], strides: Sequence[int]) -> Pattern | None:
-    pattern = layout_pattern(shape, strides)
-    return None if pattern is None or 0 in [step for _, step in pattern] else pattern
 
 
 def one_einsum(contraction: Contraction) -> Op:
@@ -439,44 +447,3 @@ def may_be_one_einsum(contraction: Contraction) -> bool:
     if any(operand.dtype != rules.dtype for operand in operands):
         return False
     return takes_einsum(roles_of(equation.inputs, equation.output), operands, equation.sizes, rules)
-
-
-def direct_product(
-    lhs: Term, rhs: Term, keep: Collection[int], use: ResultUse, traits: Traits, dtype: str, slot: int
-) -> tuple[list[Op], Term] | None:
-    """The ops of a product of two terms, and its result, if they are clear.
-
-    Args:
-        lhs, rhs: terms without repeated labels; each label is in both, or kept.
-        keep: the labels that other terms or the output still need.
-        use: how the result is used.
-        traits: of the framework.
-        dtype: of the computation.
-        slot: of the first op.
-    """
-    if not traits.strided:
-        return None
-    numbers = dict(zip(dict.fromkeys((*lhs.labels, *rhs.labels)), count()))
-    sizes = list(map(lhs.sizes.__getitem__, numbers))
-    arrays = [_laid(term, numbers) for term in (lhs, rhs)]
-    if None in arrays or set(map(type, sizes)) != {int}:
-        return None
-    kept = tuple([number for label, number in numbers.items() if label in keep])
-    calls = calls_of(recipe_of(*arrays, _renamed_use(use, numbers), kept), sizes, rules_of(traits, dtype))
-    if calls is None:
-        return None
-    array = calls.laid(list(numbers))
-    ops = calls.ops(sizes, (lhs.slot, rhs.slot), slot)
-    return ops, Term(slot + len(ops) - 1, array.labels, None, lhs.sizes, flat=array.flat)
-
-
-def _laid(term: Term, names: dict[int, int]) -> Laid | None:
-    """How a term lies, with other labels; None if axes of it overlap or broadcast."""
-    pattern = () if term.is_packed else _pattern_of(term.shape, term.strides)
-    return None if pattern is None else renamed(Laid(term.labels, pattern, term.flat), names)
-
-
-def _renamed_use(use: ResultUse, names: dict[int, int]) -> ResultUse:
-    order = None if use.order is None else tuple([names[label] for label in use.order if label in names])
-    contracted, batch = [tuple([names[label] for label in each if label in names]) for each in use[1:]]
-    return ResultUse(order, contracted, batch)

@@ -1,7 +1,7 @@
 """``Lowering``: the ops of a contraction as they are written, and the labels and strides of each value.
 
 How a pair is computed depends on how arrays lie in memory, so each kind has a subclass, in a module of its own:
-:mod:`~einsumx.planner.strided_search`, :mod:`~einsumx.planner.packed`, and :mod:`~einsumx.planner.einsum`.
+:mod:`~einsumx.planner.strided_lowering`, :mod:`~einsumx.planner.packed`, and :mod:`~einsumx.planner.einsum`.
 """
 
 from __future__ import annotations
@@ -173,6 +173,7 @@ class Lowering:
 
     def _apply(self, op: Callable[..., Op], term: Term, *arguments: Any) -> Term:
         """The result of an op on a term."""
+        term = self.settled(term)
         slot = self.add(op, term.slot, *arguments)
         added = self.ops[-1]
         labels = added.arranged(term.labels) if isinstance(added, _ARRANGING) else term.labels
@@ -285,10 +286,7 @@ class Lowering:
         for labels in ({*lhs.labels, *rhs.labels} - shared, ones):
             summed = [label for label in labels if label not in keep]
             if summed:
-                lhs, rhs = [
-                    self.sum(self.settled(term), [label for label in term.labels if label in summed])
-                    for term in (lhs, rhs)
-                ]
+                lhs, rhs = [self.sum(term, [label for label in term.labels if label in summed]) for term in (lhs, rhs)]
         common = [label for label in lhs.labels if label in shared]
         pair = Pair(
             lhs,

@@ -18,7 +18,7 @@ from math import prod
 from typing import Any
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
-from einsumx.ir.layout import cut
+from einsumx.ir.layout import OVERLAPS, cut
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Matmul, Multiply
 from einsumx.ir.rates import Rates
@@ -83,7 +83,7 @@ class Factor:
         reason, inside, turned = "", "", False
         for label, step in array.inward:
             is_first = not (free or summed)
-            if step < 1 or (is_first and (step > 1 or inside)):
+            if step < 1 or step == OVERLAPS or (is_first and (step > 1 or inside)):
                 reason = reason or _NO_UNIT
             if label not in others:
                 if loops or (free and (step != 1 or inside != "free")):
@@ -321,8 +321,10 @@ class Recipe:
         self.shorter: dict[Labels, Recipe] = {}
         self._all: Calls | None = None
 
-    def _read(self) -> None:
-        """Find out what the product does with each label of each operand."""
+    def read(self) -> None:
+        """Find out what the product does with each label of each operand, once."""
+        if self.count:
+            return
         (lhs, rhs), use, keep = self.arrays, self.use, self.keep
         self._before: Calls | None = None
         self.slots = 0, 1
@@ -375,14 +377,8 @@ class Recipe:
             self._fused[copied] = Reading(self, copied, tuple(runs[0])) if is_best else None
         return self._fused[copied]
 
-    def has_ways(self, rules: Rules) -> bool:
-        """Whether a framework multiplies matrices with any strides, and there are some to be multiplied."""
-        return bool(self.left.inner) and rules.has_matmul and rules.batch == rules.matrix == "strided"
-
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
         """The calls for sizes of the labels; None if a search may find better ones, or the framework takes others."""
-        if not self.count:
-            self._read()
         left, right = self.left, self.right
         rows = cols = inner = matrices = 1
         for label in left.rows:
