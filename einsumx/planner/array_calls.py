@@ -184,7 +184,7 @@ class Calls:
         return slot if self.axes[slot] == axes else self.reshaped(slot, axes)
 
     def reshaped(self, slot: int, axes: Groups) -> int:
-        """The slot of a reshaped array, also if it has these axes; one of an array that was just reshaped is the last."""
+        """The slot of a reshaped array, also if it has these axes; two reshapes after each other are one."""
         own = self.axes
         if self.steps and slot == len(own) - 1 and self.steps[-1].axes is not None:
             (slot,) = self.steps.pop().op.sources
