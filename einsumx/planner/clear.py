@@ -17,18 +17,19 @@ from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
-from einsumx.ir.ops import Native, Op
+from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
-from einsumx.planner.terms import Labels, ResultUse, native_equation
+from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
 
 if TYPE_CHECKING:
-    from einsumx.planner import packed, ways
+    from einsumx.planner import narrow, packed, ways
     from einsumx.planner.ways import Ways
-else:  # most pairs need no search
-    packed, ways = LazyModule("einsumx.planner.packed"), LazyModule("einsumx.planner.ways")
+else:  # most pairs need no search, nor casts
+    narrow, packed = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.packed")
+    ways = LazyModule("einsumx.planner.ways")
 
 
 AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
@@ -42,12 +43,14 @@ class Part(NamedTuple):
         sizes: of these labels.
         slots: those of the operands.
         start: the slot of the first call.
+        dtype: of the operands, if it is not that of the computation.
     """
 
     calls: Calls
     sizes: Sizes
     slots: tuple[int, ...]
     start: int
+    dtype: str = ""
 
 
 class Roles:
@@ -63,8 +66,8 @@ class Roles:
     """
 
     __slots__ = (
-        "_alone", "_calls", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count", "has_repeats",
-        "inputs", "output",
+        "_alone", "_calls", "_distinct", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count",
+        "has_repeats", "inputs", "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
@@ -85,6 +88,7 @@ class Roles:
             # The sum of the term with all labels runs its innermost loop as often.
             self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
         self._text: str | None = None
+        self._distinct: Roles | None = None
         self._einsum: Calls | None = None
         self._recipes: dict[tuple[Laid, Laid], Recipe] = {}
         self._alone: dict[Laid, Calls] = {}
@@ -105,6 +109,13 @@ class Roles:
             calls.add(Native(len(slots), slots, self.text), slots, tuple(zip(self.output)))
             self._einsum = calls.ended("einsum", self.output)
         return self._einsum
+
+    def zeros(self, sizes: Sizes, dtype: str) -> Part:
+        """The result if a size is 0: kernels of frameworks are unreliable for arrays without elements."""
+        calls, slots = Calls(list(map(Laid, self.inputs))), tuple(range(len(self.inputs)))
+        axes = singles(self.output)
+        calls.add(Zeros(len(slots), slots, shape_of(axes, sizes), dtype), slots, axes)
+        return Part(calls.ended("zeros", self.output), sizes, slots, len(slots))
 
     def pair(self, lhs: Laid, rhs: Laid) -> Recipe:
         """The recipe for the two operands."""
@@ -171,34 +182,77 @@ def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules:
 
 
 def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear.
+    """The calls of a contraction, if they are clear.
 
     Args:
         roles: of the equation.
-        operands: of the dtype of the result.
+        operands: of any dtypes.
         path: of the steps.
         sizes: of each label.
-        rules: of the framework, for the dtype.
+        rules: of the framework, for the dtype of the result.
     """
-    count = len(operands)
-    if roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
+    count, dtype = len(operands), rules.dtype
+    if 0 in sizes:
+        return [roles.zeros(sizes, dtype)]
+    dtypes = [operand.dtype for operand in operands]
+    is_cast = dtypes.count(dtype) < count
+    if not is_cast and roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
         return [Part(roles.einsum, sizes, tuple(range(count)), count)]
-    if roles.has_repeats or not rules.is_direct or not is_known(sizes):
+    if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
+        return None
+    if rules.is_packed and (is_cast or roles.has_repeats):
         return None
     arrays = _arrays_of(roles.inputs, operands, sizes, rules)
     if arrays is None:
         return None
+    parts: list[Part] = []
+    slots, start = list(range(count)), count
+    if is_cast or roles.has_repeats:
+        for number, own in enumerate(dtypes):
+            calls, arrays[number] = _reading(arrays[number], own, dtype)
+            if calls.steps:
+                parts.append(Part(calls, sizes, (number,), start, own))
+                start += len(calls.steps)
+                slots[number] = start - 1
     labels, output = tuple([array.labels for array in arrays]), roles.output
     if labels != roles.inputs:
         roles = roles_of(labels, output)
     if count == 2:
         recipe = packed.recipe_of(*arrays, ResultUse(output), output) if rules.is_packed else roles.pair(*arrays)
-        calls = calls_of(recipe, sizes, rules)
-        return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
+        product = calls_of(recipe, sizes, rules)
+        return None if product is None else [*parts, Part(product.delivered(output), sizes, tuple(slots), start)]
     if count == 1:
-        calls = packed.alone(*arrays, output) if rules.is_packed else roles.alone(*arrays)
-        return [Part(calls, sizes, (0,), 1)]
-    return _network(arrays, roles.steps(path), sizes, rules)
+        if parts and labels[0] == output:
+            return parts
+        alone = packed.alone(*arrays, output) if rules.is_packed else roles.alone(*arrays)
+        return [*parts, Part(alone, sizes, tuple(slots), start)]
+    steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
+    return None if steps is None else parts + steps
+
+
+@lru_cache(maxsize=1024)
+def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
+    """The diagonals of an operand's repeated labels and its cast, as far as there are any, and how the result lies."""
+    calls, slot, labels = Calls([array]), 0, array.labels
+    while axes := repeated(labels):
+        op = Diagonal(slot + 1, slot, *axes)
+        labels = op.arranged(labels)
+        slot = calls.add(op, (slot,), singles(labels))
+    lies: dict[int, int] = {}
+    has_gap = False
+    for label, step in array.inward:
+        is_diagonal = array.labels.count(label) > 1
+        lies.pop(label, None)  # a diagonal lies where the outermost of its axes does
+        if has_gap or is_diagonal:
+            step = max(step, 2) if step > 0 else min(step, -2)
+        lies[label] = step
+        has_gap = is_diagonal
+    if dtype != target:
+        calls.add(Cast(slot + 1, slot, target), (slot,), calls.axes[slot])
+        lies = dict.fromkeys(lies, 1)
+    is_in_order = labels == tuple(reversed(lies)) and set(lies.values()) <= {1}
+    pattern = () if is_in_order else tuple([(labels.index(label), step) for label, step in lies.items()])
+    return calls.ended("diagonal" if dtype == target else "cast", labels), Laid(labels, pattern, array.flat)
 
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
@@ -331,11 +385,19 @@ def _nodes(path: Path, operands: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules) -> list[Part] | None:
-    """The calls of a path of pairs; None if those of a step are not clear."""
-    made = dict(enumerate(arrays))
-    slots, size = {number: number for number in made}, sizes.__getitem__
-    start, parts = len(arrays), []
+def _network(
+    arrays: Sequence[Laid], slots: list[int], start: int, steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules
+) -> list[Part] | None:
+    """The calls of a path of pairs; None if those of a step are not clear.
+
+    Args:
+        arrays: those that are contracted.
+        slots: theirs.
+        start: the slot of the first call.
+        steps: of the path.
+        sizes, rules: as for :func:`clear_parts`.
+    """
+    made, size, parts = dict(enumerate(arrays)), sizes.__getitem__, []
     make = packed.recipe_of if rules.is_packed else recipe_of
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
@@ -353,7 +415,8 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
             calls = calls.delivered(kept)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
-        slots[node], made[node] = start - 1, calls.laid(names)
+        slots.append(start - 1)
+        made[node] = calls.laid(names)
     return parts
 
 
@@ -361,7 +424,7 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
 
 
 def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
+    """The ops of a contraction, and the slot of the result, if they are clear."""
     parts = direct_parts(contraction)
     if parts is None:
         return None
@@ -370,18 +433,16 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear."""
+    """The calls of a contraction, if they are clear."""
     equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
-    if any(operand.dtype != rules.dtype for operand in contraction.operands):
-        return None
     roles = roles_of(equation.inputs, equation.output)
     return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
 
 def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> list[Laid] | None:
-    """How operands lie, without axes of size 1 that broadcast; None if an axis has stride 0.
+    """How operands lie, without axes of size 1 that broadcast; and without any, if arrays have no strides.
 
-    Arrays that have no strides lack all axes of size 1: there, no product takes fewer calls for their sake.
+    None if an axis has stride 0, or an operand with repeated labels broadcasts.
     """
     arrays, dropped = [], 1 if rules.is_packed else -1
     for labels, operand in zip(inputs, operands):
@@ -389,6 +450,8 @@ def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Siz
         if 0 in [step for _, step in pattern]:
             return None
         spread = tuple([label for label, size in zip(labels, operand.shape) if size == dropped or size != sizes[label]])
+        if spread and repeated(labels):
+            return None
         array = Laid(labels, pattern)
         arrays.append(array.without(spread) if spread else array)
     return arrays
