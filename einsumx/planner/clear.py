@@ -19,7 +19,7 @@ from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.ops import Native, Op
 from einsumx.ir.sizes import is_known
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, span
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, native_equation
@@ -198,7 +198,6 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
-    recipe.read()
     calls = recipe.way(sizes, rules) if is_known(sizes) else None
     if calls is not None:
         return calls
@@ -237,7 +236,7 @@ class NetworkStep:
         contracted, batch: the labels that this product sums, and those that it keeps in both.
     """
 
-    __slots__ = ("_batch", "_contracted", "_kept", "_recipes", "pair", "partner")
+    __slots__ = ("_batch", "_contracted", "_einsums", "_kept", "_recipes", "pair", "partner")
 
     def __init__(
         self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
@@ -245,6 +244,27 @@ class NetworkStep:
         self.pair, self.partner = pair, partner
         self._kept, self._contracted, self._batch = kept, contracted, batch
         self._recipes: dict[tuple[Laid, Laid, Labels | None], tuple[Recipe, Labels, Labels]] = {}
+        self._einsums: dict[tuple[Laid, Laid], Calls] = {}
+
+    def einsum(self, lhs: Laid, rhs: Laid, sizes: Sizes, rules: Rules) -> Calls | None:
+        """The framework's own einsum for a small inner step, if that is faster than the calls around a product.
+
+        Args:
+            lhs, rhs: the two values.
+            sizes: of all labels.
+            rules: of the framework.
+        """
+        if self.partner is None or needs_no_view(lhs.labels, rhs.labels, self._kept):
+            return None
+        labels = dict.fromkeys((*lhs.labels, *rhs.labels))
+        innermost = min([sizes[array.labels[-1]] for array in (lhs, rhs) if array.labels], default=1)
+        if not rules.einsum_pays(span(labels, sizes), innermost, len(labels)):
+            return None
+        calls = self._einsums.get((lhs, rhs))
+        if calls is None:
+            arrays, result = (lhs, rhs), tuple([label for label in labels if label in self._kept])
+            calls = self._einsums[arrays] = Calls(arrays).native((0, 1), arrays, result)
+        return calls
 
     def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None) -> tuple[Recipe, Labels, Labels]:
         """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
@@ -322,18 +342,23 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
     start, parts = len(arrays), []
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
-        other = None if partner is None else made.get(partner)
-        found, names, kept = step.recipe(made.pop(first), made.pop(second), None if other is None else other.memory)
-        own = tuple(map(size, names))
-        calls = None if partner is None else found.own_einsum(own, kept, rules)
-        calls = calls or calls_of(found, own, rules)
-        if calls is None:
-            return None
-        if partner is None:
-            calls = calls.delivered(kept)
+        lhs, rhs, own = made.pop(first), made.pop(second), sizes
+        calls = step.einsum(lhs, rhs, sizes, rules)
+        if calls is not None:
+            made[node] = Laid(calls.result)
+        else:
+            other = None if partner is None else made.get(partner)
+            found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory)
+            own = tuple(map(size, names))
+            calls = calls_of(found, own, rules)
+            if calls is None:
+                return None
+            if partner is None:
+                calls = calls.delivered(kept)
+            made[node] = calls.laid(names)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
-        slots[node], made[node] = start - 1, calls.laid(names)
+        slots[node] = start - 1
     return parts
 
 
