@@ -60,27 +60,15 @@ class Roles:
     """
 
     __slots__ = (
-        "_alone", "_calls", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count", "has_repeats",
-        "inputs", "output",
+        "_alone", "_einsum", "_native", "_recipes", "_steps", "_text", "count", "has_repeats", "inputs", "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
         self.inputs, self.output = inputs, output
-        first, last = inputs[0], inputs[-1]
         every = set(chain.from_iterable(inputs))
-        operands, self.count = len(inputs), len(every)
+        self.count = len(every)
         self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
-        self._sums_whole = False
-        self._calls, self._is_slow = max(operands - 1, 1), False
-        if operands == 1:
-            self._is_slow = every <= set(output)
-        elif operands == 2:
-            # A term with labels of its own is summed before.
-            lasts, firsts = every.difference(last, output), every.difference(first, output)
-            self._calls = 1 + bool(lasts) + bool(firsts)
-            self._is_slow = self._calls == 1 and needs_no_view(first, last, output)
-            # The sum of the term with all labels runs its innermost loop as often.
-            self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
+        self._native: tuple[bool, int, bool] | None = None
         self._text: str | None = None
         self._einsum: Calls | None = None
         self._recipes: dict[tuple[Laid, Laid], Recipe] = {}
@@ -135,14 +123,36 @@ class Roles:
         size = prod(sizes)
         steps = size * max(operands - 1, 1)
         # Compared first, as there may be more steps than a float holds.
-        if self._is_slow or steps > rules.rates.call * rules.rate * (operands + 1):
+        if steps > rules.rates.call * rules.rate * (operands + 1):
+            return False
+        if self._native is None:
+            self._native = self._of_native()
+        is_slow, calls, sums_whole = self._native
+        if is_slow:
             return False
         innermost = size
         for labels in self.inputs:
             if labels and sizes[labels[-1]] < innermost:
                 innermost = sizes[labels[-1]]
-        rows = 0 if self._sums_whole else size / innermost
-        return rules.is_tiny(steps, rows, self.count, self._calls)
+        return rules.is_tiny(steps, 0 if sums_whole else size / innermost, self.count, calls)
+
+    def _of_native(self) -> tuple[bool, int, bool]:
+        """What the time of the framework's own einsum depends on.
+
+        Whether other kernels are always as fast, how many calls compute the same, and whether the sum of a term that
+        has all labels runs its innermost loop as often.
+        """
+        first, last, output = self.inputs[0], self.inputs[-1], self.output
+        every = {*first, *last}
+        if len(self.inputs) == 1:
+            return every <= set(output), 1, False
+        if len(self.inputs) > 2:
+            return False, len(self.inputs) - 1, False
+        # A term with labels of its own is summed before.
+        lasts, firsts = every.difference(last, output), every.difference(first, output)
+        calls = 1 + bool(lasts) + bool(firsts)
+        is_slow = calls == 1 and needs_no_view(first, last, output)
+        return is_slow, calls, calls > 1 and self.count in (len(first), len(last))
 
 
 @lru_cache(maxsize=1024)
@@ -387,12 +397,16 @@ def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Siz
     """How operands lie, without axes of size 1 that broadcast; None if an axis has stride 0."""
     arrays = []
     for labels, operand in zip(inputs, operands):
-        pattern = () if operand.strides is None else pattern_of(operand.shape, operand.strides)
-        if 0 in [step for _, step in pattern]:
-            return None
-        spread = tuple([label for label, size in zip(labels, operand.shape) if size != sizes[label]])
-        array = Laid(labels, pattern)
-        arrays.append(array.without(spread) if spread else array)
+        shape, strides = operand.shape, operand.strides
+        array = Laid(labels)
+        if strides is not None:
+            array = Laid(labels, pattern_of(shape, strides))
+            if 0 in [step for _, step in array.pattern]:
+                return None
+        if 1 in shape:
+            spread = tuple([label for label, size in zip(labels, shape) if size != sizes[label]])
+            array = array.without(spread) if spread else array
+        arrays.append(array)
     return arrays
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns

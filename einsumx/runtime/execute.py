@@ -89,7 +89,10 @@ def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: 
     arguments, run = tuple(range(operands)), None
     if len(parts) == 1:
         kernels = _kernels(last, parts[0].sizes, adapter, rules.dtype)
-        run = kernels[0] if operands > 2 else joined(last.order, kernels, finish)
+        if finish is None and last.slots == ((operands, arguments),):
+            run = kernels[0]
+        elif operands < 3:
+            run = joined(last.order, kernels, finish)
     if run is None:
         calls: list[Call] = []
         for step, sizes, slots, start in parts:
