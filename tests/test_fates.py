@@ -27,7 +27,7 @@ NUMPY = get_backend("numpy")
 
 
 def fates(equation, *operands, backend="numpy"):
-    """The fate of each step for operands that are shapes, or shapes and strides."""
+    """The fate of each step for operands that are shapes, or shapes, dtypes and strides."""
     described = [Operand(*each) if isinstance(each[0], tuple) else Operand(each, "float64") for each in operands]
     asked = contraction(Request(equation, ()), get_backend(backend), tuple(described), "cpu")
     parts = clear.direct_parts(asked)
@@ -51,7 +51,7 @@ TABLE = [
     ("ij->i", [(300, 400)], "sum"),
     ("ij->i", [(3, 4)], "einsum"),
     ("ii->", [(5, 5)], "einsum"),
-    ("ii->", [(5000, 5000)], "search"),
+    ("ii->", [(5000, 5000)], "diagonal, sum"),
     # Products of matrices, in place.
     ("ij,jk->ik", [(5, 5), (5, 5)], "matmul"),
     ("ij,jk->ik", [(300, 400), (400, 500)], "matmul"),
@@ -79,6 +79,17 @@ TABLE = [
     # Networks.
     ("ij,jk,kl->il", [(30, 40), (40, 50), (50, 60)], "matmul, matmul"),
     ("abc,bdef,cfg->adeg", [(9, 3, 9), (3, 3, 2, 2), (9, 2, 9)], "matmul, matmul of copies"),
+    # Repeated labels, other dtypes, and sizes of 0.
+    ("iij->ji", [(30, 30, 40)], "diagonal"),
+    ("iij->ij", [(2, 2, 3)], "diagonal, view"),
+    ("ii,ij->j", [(2, 2), (2, 3)], "einsum"),
+    ("iik,kj->ij", [(30, 30, 40), (40, 50)], "diagonal, matmul"),
+    ("bii,bij->bj", [(30, 40, 40), (30, 40, 50)], "diagonal, matmul of copies"),
+    ("ij,jk->ik", [((300, 400), "float32"), (400, 500)], "cast, matmul"),
+    ("ij,jk->ik", [((2, 2), "int64"), ((2, 2), "bool")], "cast, einsum"),
+    ("iij,jk,kl->il", [((30, 30, 40), "float32"), (40, 50), ((50, 60), "int8")], "cast, cast, matmul, matmul"),
+    ("ij,jk->ik", [(300, 0), (0, 500)], "zeros"),
+    ("iij,jk,kl->", [((3, 3, 4), "int8"), (4, 0), (0, 6)], "zeros"),
     # Axes of size 1 are like others in arrays in C order that are read in place; else they are dropped, as where they
     # broadcast.
     ("ij,jk->ik", [(1, 400), (400, 500)], "matmul"),
@@ -122,8 +133,12 @@ def test_a_product_of_matrices_or_elements_takes_these_as_they_are():
     assert not needs_no_view((0, 1, 2), (2, 3), (0, 1, 3))
 
 
-def problem(draw, least, most, operands):
-    """A random contraction of arrays in random memory orders, some with axes of size 1 that broadcast."""
+def problem(draw, least, most, operands, repeats=0.0, dtypes=()):
+    """A random contraction of arrays in random memory orders, some with axes of size 1 that broadcast.
+
+    ``repeats`` is the chance of an operand to have a label once more; these do not broadcast. The dtypes are float64 by
+    default.
+    """
     while True:
         labels = draw.sample("abcdefghij", draw.randint(2, 6))
         sizes = {
@@ -136,9 +151,11 @@ def problem(draw, least, most, operands):
         output = [label for label in labels if draw.random() < 0.5]
         arrays = []
         for term in terms:
+            if repeats and draw.random() < repeats:
+                term.insert(draw.randint(0, len(term)), draw.choice(term))
             order = draw.sample(range(len(term)), len(term)) if draw.random() < 0.3 else list(range(len(term)))
-            shape = [sizes[label] if draw.random() < 0.97 else 1 for label in term]
-            array = np.arange(math.prod(shape)) % 7 - 3.0
+            shape = [sizes[label] if repeats or draw.random() < 0.97 else 1 for label in term]
+            array = (np.arange(math.prod(shape)) % 7 - 3).astype(draw.choice(dtypes) if dtypes else "float64")
             array = array.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
             arrays.append(array)
         return f"{','.join(map(''.join, terms))}->{''.join(output)}", arrays
@@ -160,6 +177,49 @@ def test_most_first_calls_need_no_search_and_compute_what_their_plan_does(operan
             result = run(*arrays)
             assert result.tobytes() == planned.tobytes(), equation
             assert result.strides == planned.strides, equation
+    assert staged_count >= share * count
+
+
+MIXED = "float64", "float32", "complex64", "int64", "int32", "int8", "bool"
+
+
+@pytest.mark.parametrize(
+    ("operands", "repeats", "dtypes", "has_zero", "share"),
+    [
+        (1, 1, [], False, 1),
+        (2, 0.6, ["float32"], False, 0.95),
+        (3, 0.4, [], False, 0.9),
+        (2, 0, MIXED, False, 0.7),
+        (3, 0, MIXED, False, 0.8),
+        (2, 0.3, MIXED, False, 0.7),
+        (3, 0.3, MIXED, True, 1),
+        (2, 0, ["int32"], True, 1),
+    ],
+)
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_calls_with_repeated_labels_other_dtypes_and_sizes_of_0_compute_what_their_plan_does(
+    backend, operands, repeats, dtypes, has_zero, share
+):
+    pytest.importorskip(backend)
+    adapter, draw, staged_count, count = get_backend(backend), random.Random(operands), 0, 60
+    for _ in range(count):
+        equation, arrays = problem(draw, 1, 20_000, operands, repeats, dtypes)
+        if has_zero:
+            terms = equation.partition("->")[0].split(",")
+            empty = {draw.choice(terms[0]): slice(0)}
+            arrays = [
+                array[tuple(empty.get(label, slice(None)) for label in term)] for term, array in zip(terms, arrays)
+            ]
+        own = [adapter.from_numpy(array) for array in arrays]
+        run = staged.run_of(adapter, equation, list(map(adapter.signature, own)))
+        planned = einsumx.plan(equation, *own)(*own)
+        np.testing.assert_array_equal(adapter.to_numpy(planned), np.einsum(equation, *arrays))
+        if run is not None:
+            staged_count += 1
+            result = run(*own)
+            assert result.dtype == planned.dtype
+            assert adapter.to_numpy(result).tobytes() == adapter.to_numpy(planned).tobytes(), equation
+            assert adapter.signature(result) == adapter.signature(planned), equation
     assert staged_count >= share * count
 
 
@@ -210,6 +270,6 @@ def test_ops_fit_axes_of_size_1_wherever_they_are(backend):
         assert lower(asked).values[-1].shape == tuple([size[label] for label in "bnij"])
 
 
-def test_an_axis_of_size_0_beside_one_that_broadcasts_is_not_planned_in_stages():
+def test_an_axis_of_size_0_beside_one_that_broadcasts_is_a_size_of_0():
     arrays = np.ones((0, 2, 3)), np.ones((1, 3, 4))
-    assert staged.run_of(NUMPY, "bij,bjk->bik", list(map(NUMPY.signature, arrays))) is None
+    assert staged.run_of(NUMPY, "bij,bjk->bik", list(map(NUMPY.signature, arrays)))(*arrays).shape == (0, 2, 4)

@@ -12,9 +12,10 @@ from einsumx.ir.program import Arranged, Slots, arranged
 from einsumx.planner.terms import Groups, Labels, native_equation
 
 Fate: TypeAlias = Literal[
-    "view", "sum", "einsum", "multiply", "multiply and sum", "matmul", "matmul in loops", "matmul of copies"
-]
-"""How a product is computed."""
+    "view", "sum", "einsum", "multiply", "multiply and sum", "matmul", "matmul in loops", "matmul of copies",
+    "diagonal", "cast", "zeros",
+]  # fmt: skip
+"""How a product is computed, or what happens to an operand before, or instead."""
 
 Sizes: TypeAlias = Sequence[int]
 """Of each label."""
@@ -183,8 +184,11 @@ class Calls:
         return slot if self.axes[slot] == axes else self.reshaped(slot, axes)
 
     def reshaped(self, slot: int, axes: Groups) -> int:
-        """The slot of a reshaped array, also if it has these axes."""
+        """The slot of a reshaped array, also if it has these axes; two reshapes after each other are one."""
         own = self.axes
+        if self.steps and slot == len(own) - 1 and self.steps[-1].axes is not None:
+            (slot,) = self.steps.pop().op.sources
+            own.pop()
         self.steps.append(Step(Reshape(len(own), slot, ()), (own[slot],), axes))
         own.append(axes)
         return len(own) - 1
@@ -237,6 +241,9 @@ class Calls:
         calls, result = Calls((), self), (*ones, *self.result)
         if order is not None and without(order, ones) == self.result:
             result = order
+        axes = tuple([axis or (label,) for axis, label in zip(calls.axes[-1], result)])
+        if axes == singles(result) and len(axes) == len(calls.axes[-1]):  # axes of size 1 are in their places
+            calls.axes[-1] = axes
         return calls.ended(self.fate, result)
 
     def delivered(self, output: Labels) -> Calls:
@@ -285,7 +292,7 @@ class Calls:
         return [step.sized(sizes).renamed(names) for step in self.steps]
 
 
-_SILENT = frozenset(("view", "sum", "einsum"))
+_SILENT = frozenset(("view", "sum", "einsum", "diagonal", "zeros"))
 """The fates in which no op may warn about infinities and nan."""
 
 

@@ -17,17 +17,18 @@ from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
-from einsumx.ir.ops import Native, Op
+from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, span
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles, span
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
-from einsumx.planner.terms import Labels, ResultUse, native_equation
+from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
 
 if TYPE_CHECKING:
-    from einsumx.planner import ways
+    from einsumx.planner import narrow, ways
     from einsumx.planner.ways import Ways
-else:  # most pairs need no search
+else:  # most pairs need no search, nor casts
+    narrow = LazyModule("einsumx.planner.narrow")
     ways = LazyModule("einsumx.planner.ways")
 
 
@@ -39,12 +40,14 @@ class Part(NamedTuple):
         sizes: of these labels.
         slots: those of the operands.
         start: the slot of the first call.
+        dtype: of the operands, if it is not that of the computation.
     """
 
     calls: Calls
     sizes: Sizes
     slots: tuple[int, ...]
     start: int
+    dtype: str = ""
 
 
 class Roles:
@@ -60,7 +63,8 @@ class Roles:
     """
 
     __slots__ = (
-        "_alone", "_einsum", "_native", "_recipes", "_steps", "_text", "count", "has_repeats", "inputs", "output",
+        "_alone", "_distinct", "_einsum", "_native", "_recipes", "_steps", "_text", "count", "has_repeats", "inputs",
+        "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
@@ -70,6 +74,7 @@ class Roles:
         self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
         self._native: tuple[bool, int, bool] | None = None
         self._text: str | None = None
+        self._distinct: Roles | None = None
         self._einsum: Calls | None = None
         self._recipes: dict[tuple[Laid, Laid], Recipe] = {}
         self._alone: dict[Laid, Calls] = {}
@@ -90,6 +95,13 @@ class Roles:
             calls.add(Native(len(slots), slots, self.text), slots, tuple(zip(self.output)))
             self._einsum = calls.ended("einsum", self.output)
         return self._einsum
+
+    def zeros(self, sizes: Sizes, dtype: str) -> Part:
+        """The result if a size is 0: kernels of frameworks are unreliable for arrays without elements."""
+        calls, slots = Calls(list(map(Laid, self.inputs))), tuple(range(len(self.inputs)))
+        axes = singles(self.output)
+        calls.add(Zeros(len(slots), slots, shape_of(axes, sizes), dtype), slots, axes)
+        return Part(calls.ended("zeros", self.output), sizes, slots, len(slots))
 
     def pair(self, lhs: Laid, rhs: Laid) -> Recipe:
         """The recipe for the two operands."""
@@ -178,32 +190,72 @@ def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules:
 
 
 def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear.
+    """The calls of a contraction, if they are clear.
 
     Args:
         roles: of the equation.
-        operands: of the dtype of the result.
+        operands: of any dtypes.
         path: of the steps.
         sizes: of each label.
-        rules: of the framework, for the dtype.
+        rules: of the framework, for the dtype of the result.
     """
-    count = len(operands)
-    if roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
+    count, dtype = len(operands), rules.dtype
+    if 0 in sizes:
+        return [roles.zeros(sizes, dtype)]
+    dtypes = [operand.dtype for operand in operands]
+    is_cast = dtypes.count(dtype) < count
+    if not is_cast and roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
         return [Part(roles.einsum, sizes, tuple(range(count)), count)]
-    if roles.has_repeats or not rules.is_direct or not is_known(sizes):
+    if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
         return None
     arrays = _arrays_of(roles.inputs, operands, sizes)
     if arrays is None:
         return None
+    parts: list[Part] = []
+    slots, start = list(range(count)), count
+    if is_cast or roles.has_repeats:
+        for number, own in enumerate(dtypes):
+            calls, arrays[number] = _reading(arrays[number], own, dtype)
+            if calls.steps:
+                parts.append(Part(calls, sizes, (number,), start, own))
+                start += len(calls.steps)
+                slots[number] = start - 1
     labels = tuple([array.labels for array in arrays])
     if labels != roles.inputs:
         roles = roles_of(labels, roles.output)
     if count == 2:
-        calls = calls_of(roles.pair(*arrays), sizes, rules)
-        return None if calls is None else [Part(calls.delivered(roles.output), sizes, (0, 1), 2)]
+        product = calls_of(roles.pair(*arrays), sizes, rules)
+        return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
     if count == 1:
-        return [Part(roles.alone(*arrays), sizes, (0,), 1)]
-    return _network(arrays, roles.steps(path), sizes, rules)
+        is_done = parts and labels[0] == roles.output
+        return parts if is_done else [*parts, Part(roles.alone(*arrays), sizes, tuple(slots), start)]
+    steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
+    return None if steps is None else parts + steps
+
+
+@lru_cache(maxsize=1024)
+def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
+    """The diagonals of an operand's repeated labels and its cast, as far as there are any, and how the result lies."""
+    calls, slot, labels = Calls([array]), 0, array.labels
+    while axes := repeated(labels):
+        op = Diagonal(slot + 1, slot, *axes)
+        labels = op.arranged(labels)
+        slot = calls.add(op, (slot,), singles(labels))
+    lies: dict[int, int] = {}
+    has_gap = False
+    for label, step in array.inward:
+        is_diagonal = array.labels.count(label) > 1
+        lies.pop(label, None)  # a diagonal lies where the outermost of its axes does
+        if has_gap or is_diagonal:
+            step = max(step, 2) if step > 0 else min(step, -2)
+        lies[label] = step
+        has_gap = is_diagonal
+    if dtype != target:
+        calls.add(Cast(slot + 1, slot, target), (slot,), calls.axes[slot])
+        lies = dict.fromkeys(lies, 1)
+    is_in_order = labels == tuple(reversed(lies)) and set(lies.values()) <= {1}
+    pattern = () if is_in_order else tuple([(labels.index(label), step) for label, step in lies.items()])
+    return calls.ended("diagonal" if dtype == target else "cast", labels), Laid(labels, pattern, array.flat)
 
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
@@ -345,11 +397,19 @@ def _nodes(path: Path, operands: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules) -> list[Part] | None:
-    """The calls of a path of pairs; None if those of a step are not clear."""
-    made = dict(enumerate(arrays))
-    slots, size = {number: number for number in made}, sizes.__getitem__
-    start, parts = len(arrays), []
+def _network(
+    arrays: Sequence[Laid], slots: list[int], start: int, steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules
+) -> list[Part] | None:
+    """The calls of a path of pairs; None if those of a step are not clear.
+
+    Args:
+        arrays: those that are contracted.
+        slots: theirs.
+        start: the slot of the first call.
+        steps: of the path.
+        sizes, rules: as for :func:`clear_parts`.
+    """
+    made, size, parts = dict(enumerate(arrays)), sizes.__getitem__, []
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
         lhs, rhs, own = made.pop(first), made.pop(second), sizes
@@ -368,7 +428,7 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
             made[node] = calls.laid(names)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
-        slots[node] = start - 1
+        slots.append(start - 1)
     return parts
 
 
@@ -376,7 +436,7 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
 
 
 def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
+    """The ops of a contraction, and the slot of the result, if they are clear."""
     parts = direct_parts(contraction)
     if parts is None:
         return None
@@ -385,16 +445,17 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear."""
+    """The calls of a contraction, if they are clear."""
     equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
-    if any(operand.dtype != rules.dtype for operand in contraction.operands):
-        return None
     roles = roles_of(equation.inputs, equation.output)
     return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
 
 def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
-    """How operands lie, without axes of size 1 that broadcast; None if an axis has stride 0."""
+    """How operands lie, without axes of size 1 that broadcast.
+
+    None if an axis has stride 0, or an operand with repeated labels broadcasts.
+    """
     arrays = []
     for labels, operand in zip(inputs, operands):
         shape, strides = operand.shape, operand.strides
@@ -405,6 +466,8 @@ def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Siz
                 return None
         if 1 in shape:
             spread = tuple([label for label, size in zip(labels, shape) if size != sizes[label]])
+            if spread and repeated(labels):
+                return None
             array = array.without(spread) if spread else array
         arrays.append(array)
     return arrays

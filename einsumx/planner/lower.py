@@ -46,19 +46,10 @@ def lower(contraction: Contraction, names: Sequence[str] = ()) -> Program:
         contraction: what to compute.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
     """
-    equation, operands = contraction.equation, contraction.operands
-    calls: tuple[Op, ...]
-    if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
-        result = len(operands)
-        calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, contraction.dtype),)
-    else:
-        is_usual = not (names or contraction.conjugated) and (
-            contraction.accumulate is None or equation.is_rearrangement
-        )
-        lowered = direct_ops(contraction) if is_usual else None
-        if lowered is None:
-            lowered = _lowered(contraction, names)
-        calls, result = lowered
+    equation = contraction.equation
+    is_usual = not (names or contraction.conjugated) and (contraction.accumulate is None or equation.is_rearrangement)
+    lowered = direct_ops(contraction) if is_usual or 0 in equation.sizes else None
+    calls, result = lowered or _lowered(contraction, names)
     return Program(contraction, calls, result, tuple(names))
 
 

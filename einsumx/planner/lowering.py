@@ -22,7 +22,7 @@ from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, repeated
 
 seconds_of = attrgetter("seconds")
 """The estimated time of a candidate."""
@@ -196,14 +196,9 @@ class Lowering:
 
     def diagonal(self, term: Term) -> Term:
         """Replace the axes of each repeated label by their diagonal."""
-        while len(set(term.labels)) < len(term.labels):
-            first, second = next(
-                (axis, term.labels.index(label, axis + 1))
-                for axis, label in enumerate(term.labels)
-                if label in term.labels[axis + 1 :]
-            )
-            reason = "" if self.has_views else "its diagonal, as the framework has no views of diagonals"
-            term = self._apply(ops.Diagonal, term, first, second, reason)
+        reason = "" if self.has_views else "its diagonal, as the framework has no views of diagonals"
+        while axes := repeated(term.labels):
+            term = self._apply(ops.Diagonal, term, *axes, reason)
         return term
 
     def settled(self, term: Term) -> Term:

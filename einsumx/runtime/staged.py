@@ -21,6 +21,7 @@ from einsumx.planner import clear
 from einsumx.planner.clear import Roles
 from einsumx.planner.rules import rules_of
 from einsumx.runtime import equations, execute
+from einsumx.runtime.dtype_rules import promoted
 
 if TYPE_CHECKING:
     from einsumx import log
@@ -54,14 +55,16 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     devices = set(map(adapter.device_of, signatures))
     if not numbered.inputs or len(devices) > 1:
         return None
-    found, dtype = clear.roles_of(numbered.inputs, numbered.output), operands[0].dtype
-    sizes = _sizes(found, operands, dtype)
+    found = clear.roles_of(numbered.inputs, numbered.output)
+    sizes = _sizes(found, operands)
     if sizes is None:
         return None
+    dtype = promoted(adapter, operands)
+    dtypes = {dtype, *map(_dtype_of, operands)}
     (device,) = devices
     place, count = place_of(PLUS_TIMES, adapter, device), len(operands)
     traits = place.traits
-    if dtype == "object" or (traits.dtypes is not None and dtype not in traits.dtypes):
+    if "object" in dtypes or (traits.dtypes is not None and not dtypes <= traits.dtypes):
         return None
     asked = rules_of(traits, dtype)
     known = wisdom.equations(adapter, device)
@@ -75,14 +78,14 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     return None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
 
 
-_shape_of = attrgetter("shape")
+_shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
-def _sizes(found: Roles, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
-    """The size of each label; None if one is 0 or unknown, an axis does not fit, or a dtype differs."""
+def _sizes(found: Roles, operands: Sequence[Operand]) -> tuple[int, ...] | None:
+    """The size of each label; None if one is unknown, an axis does not fit, or a dtype is weak."""
     sizes = [-1] * found.count
     for labels, operand in zip(found.inputs, operands):
-        if operand.dtype != dtype or operand.weak or operand.nnz is not None:
+        if operand.weak or operand.nnz is not None:
             return None
         for label, size in zip(labels, operand.shape):
             known = sizes[label]
@@ -90,4 +93,4 @@ def _sizes(found: Roles, operands: Sequence[Operand], dtype: str) -> tuple[int, 
                 if known not in (-1, 1) or type(size) is not int:
                     return None
                 sizes[label] = size
-    return None if 0 in sizes else tuple(sizes)
+    return tuple(sizes)
