@@ -7,11 +7,11 @@ lie, and from their sizes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction
@@ -19,7 +19,7 @@ from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles, span
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 else:  # most pairs need no search, nor casts
     narrow, packed = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.packed")
     ways = LazyModule("einsumx.planner.ways")
-
-
-AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 
 class Part(NamedTuple):
@@ -66,27 +63,16 @@ class Roles:
     """
 
     __slots__ = (
-        "_alone", "_calls", "_distinct", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count",
-        "has_repeats", "inputs", "output",
+        "_alone", "_distinct", "_einsum", "_native", "_recipes", "_steps", "_text", "count", "has_repeats", "inputs",
+        "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
         self.inputs, self.output = inputs, output
-        first, last = inputs[0], inputs[-1]
         every = set(chain.from_iterable(inputs))
-        operands, self.count = len(inputs), len(every)
+        self.count = len(every)
         self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
-        self._sums_whole = False
-        self._calls, self._is_slow = max(operands - 1, 1), False
-        if operands == 1:
-            self._is_slow = every <= set(output)
-        elif operands == 2:
-            # A term with labels of its own is summed before.
-            lasts, firsts = every.difference(last, output), every.difference(first, output)
-            self._calls = 1 + bool(lasts) + bool(firsts)
-            self._is_slow = self._calls == 1 and needs_no_view(first, last, output)
-            # The sum of the term with all labels runs its innermost loop as often.
-            self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
+        self._native: tuple[bool, int, bool] | None = None
         self._text: str | None = None
         self._distinct: Roles | None = None
         self._einsum: Calls | None = None
@@ -149,14 +135,36 @@ class Roles:
         size = prod(sizes)
         steps = size * max(operands - 1, 1)
         # Compared first, as there may be more steps than a float holds.
-        if self._is_slow or steps > rules.rates.call * rules.rate * (operands + 1):
+        if steps > rules.rates.call * rules.rate * (operands + 1):
+            return False
+        if self._native is None:
+            self._native = self._of_native()
+        is_slow, calls, sums_whole = self._native
+        if is_slow:
             return False
         innermost = size
         for labels in self.inputs:
             if labels and sizes[labels[-1]] < innermost:
                 innermost = sizes[labels[-1]]
-        rows = 0 if self._sums_whole else size / innermost
-        return rules.is_tiny(steps, rows, self.count, self._calls)
+        return rules.is_tiny(steps, 0 if sums_whole else size / innermost, self.count, calls)
+
+    def _of_native(self) -> tuple[bool, int, bool]:
+        """What the time of the framework's own einsum depends on.
+
+        Whether other kernels are always as fast, how many calls compute the same, and whether the sum of a term that
+        has all labels runs its innermost loop as often.
+        """
+        first, last, output = self.inputs[0], self.inputs[-1], self.output
+        every = {*first, *last}
+        if len(self.inputs) == 1:
+            return every <= set(output), 1, False
+        if len(self.inputs) > 2:
+            return False, len(self.inputs) - 1, False
+        # A term with labels of its own is summed before.
+        lasts, firsts = every.difference(last, output), every.difference(first, output)
+        calls = 1 + bool(lasts) + bool(firsts)
+        is_slow = calls == 1 and needs_no_view(first, last, output)
+        return is_slow, calls, calls > 1 and self.count in (len(first), len(last))
 
 
 @lru_cache(maxsize=1024)
@@ -200,10 +208,8 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
         return [Part(roles.einsum, sizes, tuple(range(count)), count)]
     if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
         return None
-    if rules.is_packed and (is_cast or roles.has_repeats):
-        return None
-    arrays = _arrays_of(roles.inputs, operands, sizes, rules)
-    if arrays is None:
+    arrays = _arrays_of(roles.inputs, operands, sizes)
+    if arrays is None or (rules.is_packed and (is_cast or roles.has_repeats)):
         return None
     parts: list[Part] = []
     slots, start = list(range(count)), count
@@ -214,18 +220,17 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
                 parts.append(Part(calls, sizes, (number,), start, own))
                 start += len(calls.steps)
                 slots[number] = start - 1
-    labels, output = tuple([array.labels for array in arrays]), roles.output
+    labels = tuple([array.labels for array in arrays])
     if labels != roles.inputs:
-        roles = roles_of(labels, output)
+        roles = roles_of(labels, roles.output)
+    if rules.is_packed and count < 3:
+        return [Part(packed.calls_of(arrays, roles.output, sizes, rules), sizes, tuple(slots), start)]
     if count == 2:
-        recipe = packed.recipe_of(*arrays, ResultUse(output), output) if rules.is_packed else roles.pair(*arrays)
-        product = calls_of(recipe, sizes, rules)
-        return None if product is None else [*parts, Part(product.delivered(output), sizes, tuple(slots), start)]
+        product = calls_of(roles.pair(*arrays), sizes, rules)
+        return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
     if count == 1:
-        if parts and labels[0] == output:
-            return parts
-        alone = packed.alone(*arrays, output) if rules.is_packed else roles.alone(*arrays)
-        return [*parts, Part(alone, sizes, tuple(slots), start)]
+        is_done = parts and labels[0] == roles.output
+        return parts if is_done else [*parts, Part(roles.alone(*arrays), sizes, tuple(slots), start)]
     steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
     return None if steps is None else parts + steps
 
@@ -257,7 +262,6 @@ def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
-    recipe.read()
     calls = recipe.way(sizes, rules) if is_known(sizes) else None
     if calls is not None:
         return calls
@@ -277,7 +281,7 @@ def ways_of(recipe: Recipe, rules: Rules) -> Ways:
     return found
 
 
-def without_ones(recipe: AnyRecipe, sizes: Sizes) -> tuple[AnyRecipe, Labels]:
+def without_ones(recipe: Recipe, sizes: Sizes) -> tuple[Recipe, Labels]:
     """The product without labels of size 1, and those of them that its result has."""
     ones = tuple([label for label, size in enumerate(sizes) if size == 1])
     return recipe.without(ones), tuple([label for label in ones if label in recipe.keep])
@@ -296,45 +300,71 @@ class NetworkStep:
         contracted, batch: the labels that this product sums, and those that it keeps in both.
 
     Attributes:
-        others: the labels of the partner, if all operands are in C order: those of an operand, or sorted.
+        use: how the result is used, if arrays have no strides.
     """
 
-    __slots__ = ("_batch", "_contracted", "_kept", "_recipes", "others", "pair", "partner")
+    __slots__ = ("_batch", "_contracted", "_einsums", "_recipes", "kept", "pair", "partner", "use")
 
     def __init__(
         self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
     ) -> None:
         self.pair, self.partner = pair, partner
-        self.others: Labels = ()
-        self._kept, self._contracted, self._batch = kept, contracted, batch
+        self.use = ResultUse()
+        self.kept, self._contracted, self._batch = kept, contracted, batch
         self._recipes: dict[Hashable, tuple[Recipe, Labels, Labels]] = {}
+        self._einsums: dict[tuple[Laid, Laid], Calls] = {}
 
-    def recipe(
-        self, lhs: Laid, rhs: Laid, other: Labels | None, make: Callable[..., Recipe]
-    ) -> tuple[Recipe, Labels, Labels]:
+    def einsum(self, lhs: Laid, rhs: Laid, sizes: Sizes, rules: Rules) -> Calls | None:
+        """The framework's own einsum for a small inner step, if that is faster than the calls around a product.
+
+        Args:
+            lhs, rhs: the two values.
+            sizes: of all labels.
+            rules: of the framework.
+        """
+        if self.partner is None or needs_no_view(lhs.labels, rhs.labels, self.kept):
+            return None
+        labels = dict.fromkeys((*lhs.labels, *rhs.labels))
+        innermost = min([sizes[array.labels[-1]] for array in (lhs, rhs) if array.labels], default=1)
+        if not rules.einsum_pays(span(labels, sizes), innermost, len(labels)):
+            return None
+        calls = self._einsums.get((lhs, rhs))
+        if calls is None:
+            arrays, result = (lhs, rhs), tuple([label for label in labels if label in self.kept])
+            calls = self._einsums[arrays] = Calls(arrays).native((0, 1), arrays, result)
+        return calls
+
+    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None, ones: Labels | None) -> tuple[Recipe, Labels, Labels]:
         """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
 
         Args:
             lhs, rhs: the two values.
             other: the labels of the partner in memory order; None if it is not there yet.
-            make: makes the recipe.
+            ones: those of size 1, if arrays have no strides.
         """
-        key = lhs, rhs, other, make
+        key = lhs, rhs, other, ones
         found = self._recipes.get(key)
         if found is None:
-            kept = self._kept if self.partner is None else ()  # of which some may have size 1, and be in no value
-            names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels, *kept)))
+            names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
             numbers = dict(zip(names, count()))
             if self.partner is None:
-                kept = tuple(map(numbers.__getitem__, kept))
+                kept = tuple(map(numbers.__getitem__, self.kept))
                 use = ResultUse(kept)
             else:
-                kept = tuple([number for label, number in numbers.items() if label in self._kept])
-                contracted = [numbers[label] for label in other or () if label in self._contracted]
-                batch = [numbers[label] for label in other or () if label in self._batch]
-                use = ResultUse(None, tuple(contracted), tuple(batch))
-            found = make(renamed(lhs, numbers), renamed(rhs, numbers), use, kept), names, kept
-            self._recipes[key] = found
+                kept = tuple([number for label, number in numbers.items() if label in self.kept])
+                contracted, batch = self.use.contracted, self.use.batch
+                if ones is None:
+                    contracted, batch = [
+                        tuple([label for label in other or () if label in some])
+                        for some in (self._contracted, self._batch)
+                    ]
+                use = ResultUse(None, *[tuple(map(numbers.__getitem__, each)) for each in (contracted, batch)])
+            arrays = renamed(lhs, numbers), renamed(rhs, numbers)
+            if ones is None:
+                recipe = recipe_of(*arrays, use, kept)
+            else:
+                recipe = packed.recipe_of(*arrays, use, kept, tuple([numbers[one] for one in ones if one in numbers]))
+            found = self._recipes[key] = recipe, names, kept
         return found
 
 
@@ -349,7 +379,7 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
     made: dict[int, Labels] = dict(enumerate(inputs))
     pairs = _nodes(path, len(inputs))
     partners = {node: other for pair in pairs for node, other in (pair, pair[::-1])}
-    steps, every = [], [*inputs]
+    steps, orders = [], [*inputs]
     for node, (first, second) in enumerate(pairs, len(inputs)):
         lhs, rhs = made.pop(first), made.pop(second)
         labels, summed = list(lhs), alone[:]
@@ -365,9 +395,15 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
         contracted = [label for label in kept if uses[label] == 2]
         batch = [label for label in kept if uses[label] > 2]
         steps.append(NetworkStep((first, second), output if partner is None else kept, partner, contracted, batch))
-        every.append(tuple(sorted(kept)))
-    for step in steps:
-        step.others = () if step.partner is None else every[step.partner]
+        orders.append(tuple(sorted(kept)))
+    for last in steps:
+        for node, other in (last.pair, last.pair[::-1]):
+            if node >= len(inputs):
+                step = steps[node - len(inputs)]
+                shared = [label for label in orders[other] if label in step.kept]
+                batch = [label for label in shared if label in last.kept]
+                contracted = [label for label in shared if label not in batch]
+                step.use = ResultUse(None, tuple(contracted), tuple(batch))
     return steps
 
 
@@ -398,25 +434,28 @@ def _network(
         sizes, rules: as for :func:`clear_parts`.
     """
     made, size, parts = dict(enumerate(arrays)), sizes.__getitem__, []
-    make = packed.recipe_of if rules.is_packed else recipe_of
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
-        others: Labels | None = step.others
-        if not rules.is_packed:
-            other = None if partner is None else made.get(partner)
-            others = None if other is None else other.memory
-        found, names, kept = step.recipe(made.pop(first), made.pop(second), others, make)
-        own = tuple(map(size, names))
-        calls = None if partner is None else found.own_einsum(own, kept, rules)
-        calls = calls or calls_of(found, own, rules)
-        if calls is None:
-            return None
-        if partner is None:
-            calls = calls.delivered(kept)
+        lhs, rhs, own = made.pop(first), made.pop(second), sizes
+        calls = step.einsum(lhs, rhs, sizes, rules)
+        if calls is not None:
+            made[node] = Laid(calls.result)
+        else:
+            if rules.is_packed:
+                found, names, kept = step.recipe(lhs, rhs, None, packed.ones_of(sizes))
+            else:
+                other = None if partner is None else made.get(partner)
+                found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory, None)
+            own = tuple(map(size, names))
+            calls = calls_of(found, own, rules)
+            if calls is None:
+                return None
+            if partner is None:
+                calls = calls.delivered(kept)
+            made[node] = calls.laid(names)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
         slots.append(start - 1)
-        made[node] = calls.laid(names)
     return parts
 
 
@@ -433,27 +472,33 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
-    """The calls of a contraction, if they are clear."""
+    """The calls of a contraction, if they are clear; those of packed arrays are left to their lowering."""
     equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    if rules.is_packed and 0 not in equation.sizes:
+        return None
     roles = roles_of(equation.inputs, equation.output)
     return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
 
-def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> list[Laid] | None:
-    """How operands lie, without axes of size 1 that broadcast; and without any, if arrays have no strides.
+def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
+    """How operands lie, without axes of size 1 that broadcast.
 
     None if an axis has stride 0, or an operand with repeated labels broadcasts.
     """
-    arrays, dropped = [], 1 if rules.is_packed else -1
+    arrays = []
     for labels, operand in zip(inputs, operands):
-        pattern = () if operand.strides is None else pattern_of(operand.shape, operand.strides)
-        if 0 in [step for _, step in pattern]:
-            return None
-        spread = tuple([label for label, size in zip(labels, operand.shape) if size == dropped or size != sizes[label]])
-        if spread and repeated(labels):
-            return None
-        array = Laid(labels, pattern)
-        arrays.append(array.without(spread) if spread else array)
+        shape, strides = operand.shape, operand.strides
+        array = Laid(labels)
+        if strides is not None:
+            array = Laid(labels, pattern_of(shape, strides))
+            if 0 in [step for _, step in array.pattern]:
+                return None
+        if 1 in shape:
+            spread = tuple([label for label, size in zip(labels, shape) if size != sizes[label]])
+            if spread and repeated(labels):
+                return None
+            array = array.without(spread) if spread else array
+        arrays.append(array)
     return arrays
 
 

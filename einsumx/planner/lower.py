@@ -279,7 +279,7 @@ def _with_conjugates(
 
 def _conjugate(lowering: Lowering, term: Term, *, lazily: bool) -> Term:
     """The complex conjugate of a term, C-contiguous in the order of its axes in memory."""
-    term = lowering.permute(term, term.memory)
+    term = lowering.settled(lowering.permute(term, term.memory))
     return lowering.term(lowering.add(ops.Conjugate, term.slot, lazily), term.labels)
 
 

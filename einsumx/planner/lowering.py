@@ -7,26 +7,22 @@ How a pair is computed depends on how arrays lie in memory, so each kind has a s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import chain, count
+from itertools import chain
 from math import prod
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from einsumx.ir import ops
 from einsumx.ir.cost_model import CostModel
-from einsumx.ir.layout import contiguous, pattern_of
+from einsumx.ir.layout import contiguous
 from einsumx.ir.loops import Loops, outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
-from einsumx.planner.array_calls import Calls, Laid, Sizes
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, repeated
-
-R = TypeVar("R")
 
 seconds_of = attrgetter("seconds")
 """The estimated time of a candidate."""
@@ -279,24 +275,6 @@ class Lowering:
                     return candidate.write()
         return min(self.candidates(pair, every=False), key=seconds_of).write()
 
-    def recipe(self, pair: Pair, make: Callable[[Laid, Laid, ResultUse, Labels], R]) -> tuple[R, Sizes, list[int]]:
-        """The product with numbers for labels, their sizes, and the label of each."""
-        lhs, rhs = pair.lhs, pair.rhs
-        numbers = dict(zip(dict.fromkeys((*lhs.labels, *rhs.labels)), count()))
-        kept = tuple([number for label, number in numbers.items() if label not in pair.contracted])
-        found = make(_laid(lhs, numbers), _laid(rhs, numbers), _renamed(pair.use, numbers), kept)
-        return found, [self.sizes[label] for label in numbers], list(numbers)
-
-    def written(self, pair: Pair, calls: Calls, names: list[int], threads: ops.Threads = "") -> Term:
-        """Append the ops of calls."""
-        added = calls.ops([self.sizes[label] for label in names], (pair.lhs.slot, pair.rhs.slot), self.slots)
-        if threads or pair.sums:
-            added = [replace(op, threads=threads, sums=pair.sums) if isinstance(op, ops.Matmul) else op for op in added]
-        self.ops += added
-        self.slots += len(added)
-        array = calls.laid(names)
-        return Term(self.slots - 1, array.labels, None, self.sizes, flat=array.flat)
-
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """The ways to compute a pair in a dtype in which matrices can be multiplied; only that, if it has ``sums``.
 
@@ -369,17 +347,3 @@ class Lowering:
         """The time of the framework's own einsum of ``count`` operands, which are ``packed`` along these loops."""
         rows, fills = self.size(loops.outer), self.size(loops.filled)
         return self.model(dtype).einsum(steps, rows, fills, loops.count, count, loops.is_packed and packed)
-
-
-def _laid(term: Term, numbers: dict[int, int]) -> Laid:
-    """How a term lies, with numbers for its labels."""
-    labels = tuple(map(numbers.__getitem__, term.labels))
-    flat = term.flat and tuple([tuple(map(numbers.__getitem__, axis)) for axis in term.flat])
-    return Laid(labels, () if term.is_packed else pattern_of(term.shape, term.strides), flat)
-
-
-def _renamed(use: ResultUse, numbers: dict[int, int]) -> ResultUse:
-    def renamed(labels: Labels) -> Labels:
-        return tuple([numbers[label] for label in labels if label in numbers])
-
-    return ResultUse(use.order and renamed(use.order), renamed(use.contracted), renamed(use.batch))

@@ -2,47 +2,71 @@
 
 A product of matrices reads ``[batch, rows, contracted]`` or ``[batch, contracted, rows]``. Operands that do not lie in
 one of these orders are copied, and so is a result that is needed in another one. All ways to do that follow from the
-labels: a :class:`PackedRecipe` writes them down once, and sizes then price them.
+labels, and from which of them have size 1: a :class:`PackedRecipe` writes them down once, and sizes then price them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from itertools import product as combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from einsumx.ir.cost_model import run_counters
 from einsumx.ir.layout import merged_runs
-from einsumx.ir.ops import Matmul, Multiply, Native, Transpose
+from einsumx.ir.ops import Matmul, Multiply, Native, Op, Transpose
 from einsumx.ir.traits import AROUND_BATCH
 from einsumx.planner.array_calls import Calls, Laid, Sizes, singles, span, without
 from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules
-from einsumx.planner.strided import Recipe, is_ready
+from einsumx.planner.strided import Recipe
 from einsumx.planner.terms import Groups, Labels, ResultUse, joined
 from einsumx.planner.ways import Access, Way
 
 
 class PackedCalls(Calls):
-    """Calls on arrays in C order."""
+    """Calls on arrays in C order.
 
-    __slots__ = ()
+    Args:
+        arrays, before: as for :class:`~einsumx.planner.array_calls.Calls`.
+        ones: the labels of size 1, which are in none of the axes.
+    """
+
+    __slots__ = ("_ones",)
+
+    def __init__(self, arrays: Sequence[Laid], ones: Labels, before: Calls | None = None) -> None:
+        super().__init__(arrays, before)
+        self._ones = ones
+        self.axes = list(map(self._long, self.axes))
+
+    def _long(self, axes: Groups) -> Groups:
+        return tuple([without(axis, self._ones) for axis in axes]) if self._ones else axes
+
+    def add(self, op: Op, sources: tuple[int, ...], axes: Groups) -> int:
+        return super().add(op, sources, self._long(axes))
+
+    def reshape(self, slot: int, axes: Groups) -> int:
+        return super().reshape(slot, self._long(axes))
+
+    def summed(self, slot: int, array: Laid, needed: Collection[int]) -> tuple[int, Laid]:
+        gone = tuple([label for label in self._ones if label not in needed])
+        return super().summed(slot, Laid(without(array.labels, gone)), needed)
 
     def moved(self, slot: int, labels: Labels, order: Labels, reason: str) -> int:
-        """The slot of an array with its labels in another order: a copy whose axes are as few as possible."""
-        if labels == order:
+        """The slot of an array with its labels in another order: a copy whose axes are as few as possible, if any."""
+        runs, axes = merged_runs(without(labels, self._ones), without(order, self._ones))
+        if len(runs) < 2:
             return slot
-        runs, axes = merged_runs(labels, order)
         slot = self.reshape(slot, runs)
         op = Transpose(len(self.axes), slot, axes, reason)
         return self.add(op, (slot,), tuple(map(runs.__getitem__, axes)))
 
     def delivered(self, output: Labels) -> Calls:
         if self._delivered is None:
-            calls, order = PackedCalls((), self), _ordered(self.result, output)
-            slot = calls.moved(len(calls.axes) - 1, self.result, order, "the result in the order of the output")
-            calls.reshape(slot, tuple([(label,) if label in order else () for label in output]))
+            calls = PackedCalls((), self._ones, self)
+            slot = calls.moved(len(calls.axes) - 1, self.result, output, "the result in the order of the output")
+            calls.reshape(slot, singles(output))
             self._delivered = calls.ended(self.fate, output)
         return self._delivered
 
@@ -60,6 +84,10 @@ class _Axes(NamedTuple):
         return (*self.batch, first, *self.inner, last)
 
 
+Moves: TypeAlias = tuple[Labels, list[int], bool]
+"""Of a copy: the labels, those that count how often it runs its innermost loop, and whether it moves that."""
+
+
 class PackedWay(Way):
     """A product of matrices in one way.
 
@@ -69,7 +97,7 @@ class PackedWay(Way):
         sides: how the left and the right operand are read.
     """
 
-    __slots__ = ("_axes", "_inner_factor", "_turn")
+    __slots__ = ("_axes", "_fused", "_turn")
     recipe: PackedRecipe
 
     def __init__(self, recipe: PackedRecipe, axes: _Axes, sides: tuple[Access, Access]) -> None:
@@ -78,30 +106,38 @@ class PackedWay(Way):
         first, second = sides
         self.result = joined((*axes.batch, first.rows, *axes.inner, second.rows))
         orders = [(recipe.labels[side.place], joined(axes.of(side.rows, side.is_turned))) for side in sides]
-        self._copies = [_copy(*order) for order in orders if order[0] != order[1]]
+        self._copies = list(chain.from_iterable([recipe.copies(*order) for order in orders]))
         target = recipe.use.target(self.result)
-        self._turn = None if target in (None, self.result) else _copy(self.result, target)
-        self.is_ready = self._turn is None and (target is not None or is_ready(recipe.use, self.result, False))
+        self._turn = [] if target is None else recipe.copies(self.result, target)
+        self.is_ready = not self._turn
+        if target is None:
+            sizes = [1 if label in recipe.ones else 2 for label in range(max(self.result, default=0) + 1)]
+            self.is_ready = recipe.use.is_ready(self.result, sizes, False)
         # About one of each operand, and one more if a product of a matrix and a vector has the flag that transposes the
         # matrix: frameworks read it in its own order up to four times faster, as ``matrix @ vector[None].T`` instead of
         # ``vector[None] @ matrix.T``, and ``vector[None] @ matrix`` instead of ``matrix.T @ vector[:, None]``.
         is_beside_vector = bool(first.rows) != bool(second.rows)
         self._views = 2 + (is_beside_vector and (first.is_turned if first.rows else not second.is_turned))
         self._calls = None
+        self._fused: Calls | None = None
 
     def seconds(self, sizes: Sizes, rules: Rules) -> float:
-        model, (first, second), seconds = rules.model, self.sides, 0.0
-        for labels, counters, is_turned in self._copies:
-            seconds += model.copy(span(labels, sizes), span(counters, sizes), turned=is_turned)
+        (first, second), model = self.sides, rules.model
+        seconds = self._moving(self._copies, sizes, rules)
         factor = (rules.traits.einsum_factor(AROUND_BATCH[False, True]) or 1.0) if self._axes.inner else 1.0
         matrices, rows, cols = span(joined(self.runs), sizes), span(first.rows, sizes), span(second.rows, sizes)
         seconds += model.matmul(1, matrices, rows, cols, span(self.contracted, sizes), factor=factor)
-        if self._turn is not None:
-            labels, counters, is_turned = self._turn
-            seconds += model.copy(span(labels, sizes), span(counters, sizes), turned=is_turned)
+        if self._turn:
+            seconds += self._moving(self._turn, sizes, rules)
         elif not self.is_ready:
             seconds += model.copy(span(self.result, sizes))
         return seconds + self._views * rules.rates.view
+
+    def _moving(self, copies: list[Moves], sizes: Sizes, rules: Rules) -> float:
+        seconds = 0.0
+        for labels, counters, is_turned in copies:
+            seconds += rules.model.copy(span(labels, sizes), span(counters, sizes), turned=is_turned)
+        return seconds
 
     def calls(self, rules: Rules) -> Calls:
         """The calls of the product; flags say which matrices are transposed."""
@@ -117,46 +153,55 @@ class PackedWay(Way):
 
     def fused(self) -> Calls:
         """A product of two arrays ``[batch, free, contracted]``, for frameworks that take only few axes."""
-        batch, contracted, (first, second) = joined(self.runs), self.contracted, self.sides
-        calls, reason = self.recipe.begun(), "its axes in the order of the fused product"
-        lhs = self.recipe.operand(calls, first, (batch, first.rows, contracted), reason)
-        matrix = (second.rows, contracted) if contracted else ((), second.rows)
-        rhs = self.recipe.operand(calls, second, (batch, *matrix), reason)
-        out = len(calls.axes)
-        op = Native(out, (lhs, rhs), "abd,acd->abc") if contracted else Multiply(out, lhs, rhs)
-        calls.add(op, (lhs, rhs), (batch, first.rows, second.rows))
-        return calls.ended("einsum" if contracted else "multiply", self.result)
-
-
-def _copy(source: Labels, target: Labels) -> tuple[Labels, list[int], bool]:
-    """Of a copy from one order to another: the labels, those that count its innermost loops, and if it moves theirs."""
-    return source, run_counters(source, target), source[-1] != target[-1]
+        if self._fused is None:
+            batch, contracted, (first, second) = joined(self.runs), self.contracted, self.sides
+            calls, reason = self.recipe.begun(), "its axes in the order of the fused product"
+            lhs = self.recipe.operand(calls, first, (batch, first.rows, contracted), reason)
+            matrix = (second.rows, contracted) if contracted else ((), second.rows)
+            rhs = self.recipe.operand(calls, second, (batch, *matrix), reason)
+            out = len(calls.axes)
+            op = Native(out, (lhs, rhs), "abd,acd->abc") if contracted else Multiply(out, lhs, rhs)
+            calls.add(op, (lhs, rhs), (batch, first.rows, second.rows))
+            self._fused = calls.ended("einsum" if contracted else "multiply", self.result)
+        return self._fused
 
 
 class PackedRecipe(Recipe):
-    """A product of two arrays in C order, for all sizes but 1.
+    """A product of two arrays in C order, for all sizes with which the same labels have size 1.
+
+    Args:
+        arrays, use, keep: as for :class:`~einsumx.planner.strided.Recipe`.
+        ones: the labels of size 1.
 
     Attributes:
         labels: of the operands, without those that only one has and nothing else needs: these are summed before.
     """
 
-    def read(self) -> None:
-        if self.count:
-            return
-        lhs, rhs = self.arrays
-        self._before = PackedCalls(self.arrays)
-        first, lhs = self._before.summed(0, lhs, (*self.keep, *rhs.labels))
-        second, rhs = self._before.summed(1, rhs, (*self.keep, *lhs.labels))
-        self.slots, self.labels = (first, second), (lhs.labels, rhs.labels)
-        shared = tuple([label for label in lhs.labels if label in rhs.labels])
-        self.batch = _ordered(self.keep, shared)
+    def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels, ones: Labels) -> None:
+        super().__init__(arrays, use, keep)
+        self.ones = ones
+        lhs, rhs = arrays
+        before = PackedCalls(arrays, ones)
+        gone = without(ones, keep)
+        first, lhs = before.summed(0, lhs, (*keep, *rhs.labels))
+        second, rhs = before.summed(1, rhs, (*keep, *arrays[0].labels))
+        self.slots, self.labels = (first, second), (without(lhs.labels, gone), without(rhs.labels, gone))
+        self._before, shared = before, tuple([label for label in self.labels[0] if label in self.labels[1]])
+        self.batch = tuple([label for label in shared if label in keep])
         self._contracted = without(shared, self.batch)
-        self._free = without(lhs.labels, shared), without(rhs.labels, shared)
+        self._free = without(self.labels[0], shared), without(self.labels[1], shared)
         self.ways, self._multiplied, self._orders = {}, {}, None
-        self.count = len({*lhs.labels, *rhs.labels})
+
+    def read(self) -> None:
+        """Nothing is left to be found out."""
 
     def begun(self) -> PackedCalls:
-        return PackedCalls((), self._before)
+        return PackedCalls((), self.ones, self._before)
+
+    def copies(self, source: Labels, target: Labels) -> list[Moves]:
+        """The copy from one order to another, if there is one."""
+        before, after = without(source, self.ones), without(target, self.ones)
+        return [] if before == after else [(before, run_counters(before, after), before[-1] != after[-1])]
 
     def operand(self, calls: PackedCalls, side: Access, axes: Groups, reason: str) -> int:
         """The slot of an operand with these axes."""
@@ -164,7 +209,11 @@ class PackedRecipe(Recipe):
         return calls.reshape(slot, axes)
 
     def way(self, sizes: Sizes, rules: Rules) -> Calls:
-        return self.elementwise(sizes, rules) or self.fastest(sizes, rules).calls(rules)
+        order = self.order(sizes, rules)
+        if order is not None:
+            return self.in_order(order)
+        way = self.fastest(sizes, rules)
+        return way.fused() if self.is_fused(rules) else way.calls(rules)
 
     # -- products of matrices ---------------------------------------------------------------------------
 
@@ -213,31 +262,37 @@ class PackedRecipe(Recipe):
         found = [
             Access(place, rows, turned, False)
             for rows, turned in ways
-            if joined(axes.of(rows, turned)) == self.labels[place]
+            if not self.copies(self.labels[place], joined(axes.of(rows, turned)))
         ]
         known = [side.rows for side in found] if has_flags else []
         return [*found, *[Access(place, rows, turned, True) for rows, turned in ways if rows not in known]]
 
     # -- elementwise products ---------------------------------------------------------------------------
 
-    def elementwise(self, sizes: Sizes, rules: Rules) -> Calls | None:
-        """The calls if they are a product of elements; None for a product of matrices."""
-        traits = rules.traits
-        if not self._contracted:
-            if all(self._free) and traits.outer_by_matmul and rules.dtype in traits.matmul_dtypes:
-                return None
-            if not traits.multiply_broadcasts:
-                return self.fastest(sizes, rules).fused()
-            if self._orders is None:
-                lhs, rhs = map(Laid, self.labels)
-                self._orders = Orders.of(lhs, rhs, self.use)
-            return self._in_order(self._orders.fastest(sizes, rules)[0])
-        is_dots = self.batch and not (self._free[0] or self._free[1])
-        if is_dots and traits.dots_by_sum and rules.dtype not in dict(traits.widen):
-            return self._in_order(self.labels[0])
-        return None
+    def is_fused(self, rules: Rules) -> bool:
+        """Whether it sums nothing and is computed with the fewest axes, as no product of elements takes more."""
+        return not (self._contracted or rules.traits.multiply_broadcasts or self._is_outer(rules))
 
-    def _in_order(self, order: Labels) -> Calls:
+    def _is_outer(self, rules: Rules) -> bool:
+        """Whether products of matrices are the faster outer products."""
+        is_outer = all(without(free, self.ones) for free in self._free)
+        return is_outer and rules.traits.outer_by_matmul and rules.multiplies
+
+    def order(self, sizes: Sizes, rules: Rules) -> Labels | None:
+        """The axis order of a product of elements with all axes; None for other products."""
+        traits = rules.traits
+        if self._contracted:
+            is_dots = self.batch and not (self._free[0] or self._free[1])
+            is_summed = is_dots and traits.dots_by_sum and rules.dtype not in dict(traits.widen)
+            return self.labels[0] if is_summed else None
+        if self._is_outer(rules) or not traits.multiply_broadcasts:
+            return None
+        if self._orders is None:
+            lhs, rhs = [_Lies(labels, labels, self.ones) for labels in self.labels]
+            self._orders = Orders.of(lhs, rhs, self.use)
+        return self._orders.fastest(sizes, rules)[0]
+
+    def in_order(self, order: Labels) -> Calls:
         """A product of elements in this order, and its sum."""
         calls = self._multiplied.get((order, IN_PLACE))
         if calls is None:
@@ -260,16 +315,41 @@ def _ordered(labels: Labels, order: Labels) -> Labels:
     return tuple([label for label in order if label in labels])
 
 
-@lru_cache(maxsize=1024)
-def recipe_of(lhs: Laid, rhs: Laid, use: ResultUse, keep: Labels) -> PackedRecipe:
-    """The product of two arrays without labels of size 1."""
-    return PackedRecipe((lhs, rhs), use, keep)
+class _Lies(NamedTuple):
+    """An array in C order, for the order of an elementwise product."""
+
+    labels: Labels
+    memory: Labels
+    ones: Labels
+
+    def merged(self, labels: Labels) -> int | None:
+        """1 if these are its innermost labels, in this order; otherwise None."""
+        own, run = without(self.labels, self.ones), without(labels, self.ones)
+        return 1 if own[len(own) - len(run) :] == run else None
 
 
 @lru_cache(maxsize=1024)
-def alone(array: Laid, output: Labels) -> Calls:
-    """The calls of a contraction of one array without labels of size 1."""
-    calls = PackedCalls([array])
+def recipe_of(lhs: Laid, rhs: Laid, use: ResultUse, keep: Labels, ones: Labels) -> PackedRecipe:
+    """The product of two arrays."""
+    return PackedRecipe((lhs, rhs), use, keep, ones)
+
+
+def ones_of(sizes: Sizes) -> Labels:
+    """The labels of size 1."""
+    return tuple([label for label, size in enumerate(sizes) if size == 1]) if 1 in sizes else ()
+
+
+def calls_of(arrays: Sequence[Laid], output: Labels, sizes: Sizes, rules: Rules) -> Calls:
+    """The calls of a contraction of one array or two."""
+    if len(arrays) == 1:
+        return _alone(arrays[0], output, ones_of(sizes))
+    recipe = recipe_of(arrays[0], arrays[1], ResultUse(output), output, ones_of(sizes))
+    return recipe.way(sizes, rules).delivered(output)
+
+
+@lru_cache(maxsize=1024)
+def _alone(array: Laid, output: Labels, ones: Labels) -> Calls:
+    calls = PackedCalls([array], ones)
     _, summed = calls.summed(0, array, output)
     found = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(output)
     if all(step.op.effect == "view" for step in found.steps):
