@@ -19,7 +19,7 @@ from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles, span
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
@@ -63,27 +63,16 @@ class Roles:
     """
 
     __slots__ = (
-        "_alone", "_calls", "_distinct", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count",
-        "has_repeats", "inputs", "output",
+        "_alone", "_distinct", "_einsum", "_native", "_recipes", "_steps", "_text", "count", "has_repeats", "inputs",
+        "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
         self.inputs, self.output = inputs, output
-        first, last = inputs[0], inputs[-1]
         every = set(chain.from_iterable(inputs))
-        operands, self.count = len(inputs), len(every)
+        self.count = len(every)
         self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
-        self._sums_whole = False
-        self._calls, self._is_slow = max(operands - 1, 1), False
-        if operands == 1:
-            self._is_slow = every <= set(output)
-        elif operands == 2:
-            # A term with labels of its own is summed before.
-            lasts, firsts = every.difference(last, output), every.difference(first, output)
-            self._calls = 1 + bool(lasts) + bool(firsts)
-            self._is_slow = self._calls == 1 and needs_no_view(first, last, output)
-            # The sum of the term with all labels runs its innermost loop as often.
-            self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
+        self._native: tuple[bool, int, bool] | None = None
         self._text: str | None = None
         self._distinct: Roles | None = None
         self._einsum: Calls | None = None
@@ -146,14 +135,36 @@ class Roles:
         size = prod(sizes)
         steps = size * max(operands - 1, 1)
         # Compared first, as there may be more steps than a float holds.
-        if self._is_slow or steps > rules.rates.call * rules.rate * (operands + 1):
+        if steps > rules.rates.call * rules.rate * (operands + 1):
+            return False
+        if self._native is None:
+            self._native = self._of_native()
+        is_slow, calls, sums_whole = self._native
+        if is_slow:
             return False
         innermost = size
         for labels in self.inputs:
             if labels and sizes[labels[-1]] < innermost:
                 innermost = sizes[labels[-1]]
-        rows = 0 if self._sums_whole else size / innermost
-        return rules.is_tiny(steps, rows, self.count, self._calls)
+        return rules.is_tiny(steps, 0 if sums_whole else size / innermost, self.count, calls)
+
+    def _of_native(self) -> tuple[bool, int, bool]:
+        """What the time of the framework's own einsum depends on.
+
+        Whether other kernels are always as fast, how many calls compute the same, and whether the sum of a term that
+        has all labels runs its innermost loop as often.
+        """
+        first, last, output = self.inputs[0], self.inputs[-1], self.output
+        every = {*first, *last}
+        if len(self.inputs) == 1:
+            return every <= set(output), 1, False
+        if len(self.inputs) > 2:
+            return False, len(self.inputs) - 1, False
+        # A term with labels of its own is summed before.
+        lasts, firsts = every.difference(last, output), every.difference(first, output)
+        calls = 1 + bool(lasts) + bool(firsts)
+        is_slow = calls == 1 and needs_no_view(first, last, output)
+        return is_slow, calls, calls > 1 and self.count in (len(first), len(last))
 
 
 @lru_cache(maxsize=1024)
@@ -249,7 +260,6 @@ def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
-    recipe.read()
     calls = recipe.way(sizes, rules) if is_known(sizes) else None
     if calls is not None:
         return calls
@@ -288,7 +298,7 @@ class NetworkStep:
         contracted, batch: the labels that this product sums, and those that it keeps in both.
     """
 
-    __slots__ = ("_batch", "_contracted", "_kept", "_recipes", "pair", "partner")
+    __slots__ = ("_batch", "_contracted", "_einsums", "_kept", "_recipes", "pair", "partner")
 
     def __init__(
         self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
@@ -296,6 +306,27 @@ class NetworkStep:
         self.pair, self.partner = pair, partner
         self._kept, self._contracted, self._batch = kept, contracted, batch
         self._recipes: dict[tuple[Laid, Laid, Labels | None], tuple[Recipe, Labels, Labels]] = {}
+        self._einsums: dict[tuple[Laid, Laid], Calls] = {}
+
+    def einsum(self, lhs: Laid, rhs: Laid, sizes: Sizes, rules: Rules) -> Calls | None:
+        """The framework's own einsum for a small inner step, if that is faster than the calls around a product.
+
+        Args:
+            lhs, rhs: the two values.
+            sizes: of all labels.
+            rules: of the framework.
+        """
+        if self.partner is None or needs_no_view(lhs.labels, rhs.labels, self._kept):
+            return None
+        labels = dict.fromkeys((*lhs.labels, *rhs.labels))
+        innermost = min([sizes[array.labels[-1]] for array in (lhs, rhs) if array.labels], default=1)
+        if not rules.einsum_pays(span(labels, sizes), innermost, len(labels)):
+            return None
+        calls = self._einsums.get((lhs, rhs))
+        if calls is None:
+            arrays, result = (lhs, rhs), tuple([label for label in labels if label in self._kept])
+            calls = self._einsums[arrays] = Calls(arrays).native((0, 1), arrays, result)
+        return calls
 
     def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None) -> tuple[Recipe, Labels, Labels]:
         """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
@@ -381,19 +412,23 @@ def _network(
     made, size, parts = dict(enumerate(arrays)), sizes.__getitem__, []
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
-        other = None if partner is None else made.get(partner)
-        found, names, kept = step.recipe(made.pop(first), made.pop(second), None if other is None else other.memory)
-        own = tuple(map(size, names))
-        calls = None if partner is None else found.own_einsum(own, kept, rules)
-        calls = calls or calls_of(found, own, rules)
-        if calls is None:
-            return None
-        if partner is None:
-            calls = calls.delivered(kept)
+        lhs, rhs, own = made.pop(first), made.pop(second), sizes
+        calls = step.einsum(lhs, rhs, sizes, rules)
+        if calls is not None:
+            made[node] = Laid(calls.result)
+        else:
+            other = None if partner is None else made.get(partner)
+            found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory)
+            own = tuple(map(size, names))
+            calls = calls_of(found, own, rules)
+            if calls is None:
+                return None
+            if partner is None:
+                calls = calls.delivered(kept)
+            made[node] = calls.laid(names)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
         slots.append(start - 1)
-        made[node] = calls.laid(names)
     return parts
 
 
@@ -423,14 +458,18 @@ def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Siz
     """
     arrays = []
     for labels, operand in zip(inputs, operands):
-        pattern = () if operand.strides is None else pattern_of(operand.shape, operand.strides)
-        if 0 in [step for _, step in pattern]:
-            return None
-        spread = tuple([label for label, size in zip(labels, operand.shape) if size != sizes[label]])
-        if spread and repeated(labels):
-            return None
-        array = Laid(labels, pattern)
-        arrays.append(array.without(spread) if spread else array)
+        shape, strides = operand.shape, operand.strides
+        array = Laid(labels)
+        if strides is not None:
+            array = Laid(labels, pattern_of(shape, strides))
+            if 0 in [step for _, step in array.pattern]:
+                return None
+        if 1 in shape:
+            spread = tuple([label for label, size in zip(labels, shape) if size != sizes[label]])
+            if spread and repeated(labels):
+                return None
+            array = array.without(spread) if spread else array
+        arrays.append(array)
     return arrays
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
@@ -309,23 +308,16 @@ class Recipe:
     """
 
     __slots__ = (
-        "_all", "_before", "_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
+        "_before", "_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
         "count", "is_readable", "keep", "lacks_ones", "last", "left", "needs_no_view", "readings", "right", "shorter",
         "slots", "use", "ways",
     )  # fmt: skip
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
         self.arrays, self.use, self.keep = arrays, use, keep
-        self.count = 0  # until the operands are read: many steps of networks are left to the own einsum
         self.lacks_ones = False
         self.shorter: dict[Labels, Recipe] = {}
-        self._all: Calls | None = None
-
-    def read(self) -> None:
-        """Find out what the product does with each label of each operand, once."""
-        if self.count:
-            return
-        (lhs, rhs), use, keep = self.arrays, self.use, self.keep
+        lhs, rhs = arrays
         self._before: Calls | None = None
         self.slots = 0, 1
         every = {*lhs.labels, *rhs.labels}
@@ -490,24 +482,6 @@ class Recipe:
             arrays = self.left.array, self.right.array
             calls = self._native[result] = self.begun().native(self.slots, arrays, result)
         return calls
-
-    def own_einsum(self, sizes: Sizes, kept: Labels, rules: Rules) -> Calls | None:
-        """The framework's own einsum for a small inner step of a network, if that is faster than the calls around it.
-
-        Args:
-            sizes: of all labels.
-            kept: the labels of the result.
-            rules: of the framework.
-        """
-        lhs, rhs = self.arrays
-        if needs_no_view(lhs.labels, rhs.labels, self.keep):
-            return None
-        innermost = min([sizes[array.labels[-1]] for array in self.arrays if array.labels], default=1)
-        if not rules.einsum_pays(prod(sizes), innermost, len(sizes)):
-            return None
-        if self._all is None:
-            self._all = Calls(self.arrays).native((0, 1), self.arrays, kept)
-        return self._all
 
     # -- elementwise products ---------------------------------------------------------------------------------------
 

@@ -50,7 +50,6 @@ class StridedLowering(Lowering):
         recipe, sizes, names = self._recipe(pair)
         rules, order = rules_of(self.traits, pair.dtype), recipe.use.order
         recipe, ones = without_ones(recipe, sizes)
-        recipe.read()
         ways = ways_of(recipe, rules)
 
         def write(calls: Callable[[], Calls], threads: Threads = "") -> Term:
@@ -75,7 +74,6 @@ class StridedLowering(Lowering):
         recipe, sizes, names = self._recipe(pair)
         rules, order = rules_of(self.traits, pair.dtype), recipe.use.order
         recipe, ones = without_ones(recipe, sizes)
-        recipe.read()
         calls = ways_of(recipe, rules).native(sizes, rules)
         return self._written(pair, calls.with_ones(ones, order), names)
 

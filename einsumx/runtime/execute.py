@@ -89,7 +89,10 @@ def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: 
     arguments, run = tuple(range(operands)), None
     if len(parts) == 1:
         kernels = _kernels(parts[0], adapter, rules.dtype)
-        run = kernels[0] if operands > 2 and finish is None else joined(last.order, kernels, finish)
+        if finish is None and last.slots == ((operands, arguments),):
+            run = kernels[0]
+        else:
+            run = joined(last.order, kernels, finish)
     if run is None:
         calls: list[Call] = []
         for part in parts:
