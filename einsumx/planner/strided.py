@@ -392,7 +392,7 @@ class Recipe:
         if not is_matmul:
             return None
         if self.batch and rows == cols == 1 and not may_be_native:
-            return None if left.rows or right.rows else self._dots(sizes, rules, matrices, inner)
+            return None
         return SizedProduct(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
 
     def _takes_ones(self, inner: int) -> bool:
@@ -412,34 +412,6 @@ class Recipe:
             found.lacks_ones = True
             self.shorter[ones] = found
         return found
-
-    def _dots(self, sizes: Sizes, rules: Rules, matrices: int, inner: int) -> Calls | None:
-        """Products of vectors, one for each element of the batch: of matrices, or of elements that are summed.
-
-        Args:
-            sizes, rules: as for :meth:`way`.
-            matrices: how many products there are.
-            inner: the elements of each vector.
-        """
-        if rules.batch != "strided":  # such a product moves less than one of elements where it copies nothing
-            return None
-        memory, most = self.left.array.memory, rules.traits.max_batch_axes
-        model, steps, rates = rules.model, matrices * inner, rules.rates
-        summed = self.sum_of_products(sizes, rules, steps, matrices)
-        product, reading = model.matmul(1, matrices, 1, 1, inner, (False, True)) + 2 * rates.view, None
-        if memory != self.right.array.memory:  # an operand is copied, unless loops over tiny vectors read any strides
-            if inner >= rules.tiny or len(self.batch) > 1:
-                product += model.copy(steps)
-        elif self.is_readable:
-            reading = self.readings.get(IN_PLACE) or self.reading(IN_PLACE)
-            if most is not None and len(self.batch) > most:
-                reading = self.fused(IN_PLACE)
-            if reading is not None:
-                product += reading.turns(False, rules.takes) * rates.view
-        if product <= summed:
-            is_one_call = reading is not None and (most is None or len(reading.runs) <= most)
-            return reading.calls(is_swapped=False) if reading is not None and is_one_call else None
-        return self.summed_products()
 
     def sum_of_products(self, sizes: Sizes, rules: Rules, steps: int, matrices: int) -> float:
         """The estimated time of :meth:`summed_products`.
