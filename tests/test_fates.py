@@ -14,10 +14,10 @@ import einsumx
 from einsumx.adapters.registry import get_backend
 from einsumx.ir.operand import Operand
 from einsumx.planner import clear
-from einsumx.planner.clear import direct_ops
+from einsumx.planner.array_calls import Laid
 from einsumx.planner.lower import lower
 from einsumx.planner.rules import rules_of
-from einsumx.planner.strided import Recipe, needs_no_view
+from einsumx.planner.strided import needs_no_view
 from einsumx.runtime import staged
 from einsumx.runtime.conversion import described
 from einsumx.runtime.front import contraction
@@ -27,7 +27,7 @@ NUMPY = get_backend("numpy")
 
 
 def fates(equation, *operands, backend="numpy"):
-    """The fate of each step for operands that are shapes, or shapes and strides."""
+    """The fate of each step for operands that are shapes, or shapes, dtypes and strides."""
     described = [Operand(*each) if isinstance(each[0], tuple) else Operand(each, "float64") for each in operands]
     asked = contraction(Request(equation, ()), get_backend(backend), tuple(described), "cpu")
     parts = clear.direct_parts(asked)
@@ -51,7 +51,7 @@ TABLE = [
     ("ij->i", [(300, 400)], "sum"),
     ("ij->i", [(3, 4)], "einsum"),
     ("ii->", [(5, 5)], "einsum"),
-    ("ii->", [(5000, 5000)], "search"),
+    ("ii->", [(5000, 5000)], "diagonal, sum"),
     # Products of matrices, in place.
     ("ij,jk->ik", [(5, 5), (5, 5)], "matmul"),
     ("ij,jk->ik", [(300, 400), (400, 500)], "matmul"),
@@ -79,11 +79,24 @@ TABLE = [
     # Networks.
     ("ij,jk,kl->il", [(30, 40), (40, 50), (50, 60)], "matmul, matmul"),
     ("abc,bdef,cfg->adeg", [(9, 3, 9), (3, 3, 2, 2), (9, 2, 9)], "matmul, matmul of copies"),
-    # Axes of size 1 in arrays in C order are like others, unless they are summed alone; and those that broadcast.
+    # Repeated labels, other dtypes, and sizes of 0.
+    ("iij->ji", [(30, 30, 40)], "diagonal"),
+    ("iij->ij", [(2, 2, 3)], "diagonal, view"),
+    ("ii,ij->j", [(2, 2), (2, 3)], "einsum"),
+    ("iik,kj->ij", [(30, 30, 40), (40, 50)], "diagonal, matmul"),
+    ("bii,bij->bj", [(30, 40, 40), (30, 40, 50)], "diagonal, matmul of copies"),
+    ("ij,jk->ik", [((300, 400), "float32"), (400, 500)], "cast, matmul"),
+    ("ij,jk->ik", [((2, 2), "int64"), ((2, 2), "bool")], "cast, einsum"),
+    ("iij,jk,kl->il", [((30, 30, 40), "float32"), (40, 50), ((50, 60), "int8")], "cast, cast, matmul, matmul"),
+    ("ij,jk->ik", [(300, 0), (0, 500)], "zeros"),
+    ("iij,jk,kl->", [((3, 3, 4), "int8"), (4, 0), (0, 6)], "zeros"),
+    # Axes of size 1 are like others in arrays in C order that are read in place; else they are dropped, as where they
+    # broadcast.
     ("ij,jk->ik", [(1, 400), (400, 500)], "matmul"),
     ("bind,bjnd->bnij", [(1, 100, 4, 16), (1, 120, 4, 16)], "matmul"),
-    ("ij,jk->ik", [(300, 1), (1, 500)], "search"),
-    ("ij,jk->ik", [(300, 1), (400, 500)], "search"),
+    ("ij,jk->ik", [(300, 1), (1, 500)], "multiply"),
+    ("ij,jk->ik", [(300, 1), (400, 500)], "multiply"),
+    ("abc,cab->ac", [(30, 1, 500), turned(500, 30, 1)], "multiply"),
 ]
 
 
@@ -120,8 +133,12 @@ def test_a_product_of_matrices_or_elements_takes_these_as_they_are():
     assert not needs_no_view((0, 1, 2), (2, 3), (0, 1, 3))
 
 
-def problem(draw, least, most, operands):
-    """A random contraction of arrays in random memory orders."""
+def problem(draw, least, most, operands, repeats=0.0, dtypes=()):
+    """A random contraction of arrays in random memory orders, some with axes of size 1 that broadcast.
+
+    ``repeats`` is the chance of an operand to have a label once more; these do not broadcast. The dtypes are float64 by
+    default.
+    """
     while True:
         labels = draw.sample("abcdefghij", draw.randint(2, 6))
         sizes = {
@@ -134,9 +151,12 @@ def problem(draw, least, most, operands):
         output = [label for label in labels if draw.random() < 0.5]
         arrays = []
         for term in terms:
+            if repeats and draw.random() < repeats:
+                term.insert(draw.randint(0, len(term)), draw.choice(term))
             order = draw.sample(range(len(term)), len(term)) if draw.random() < 0.3 else list(range(len(term)))
-            array = np.arange(math.prod(sizes[label] for label in term)) % 7 - 3.0
-            array = array.reshape([sizes[term[axis]] for axis in order]).transpose(np.argsort(order))
+            shape = [sizes[label] if repeats or draw.random() < 0.97 else 1 for label in term]
+            array = (np.arange(math.prod(shape)) % 7 - 3).astype(draw.choice(dtypes) if dtypes else "float64")
+            array = array.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
             arrays.append(array)
         return f"{','.join(map(''.join, terms))}->{''.join(output)}", arrays
 
@@ -160,13 +180,57 @@ def test_most_first_calls_need_no_search_and_compute_what_their_plan_does(operan
     assert staged_count >= share * count
 
 
+MIXED = "float64", "float32", "complex64", "int64", "int32", "int8", "bool"
+
+
+@pytest.mark.parametrize(
+    ("operands", "repeats", "dtypes", "has_zero", "share"),
+    [
+        (1, 1, [], False, 1),
+        (2, 0.6, ["float32"], False, 0.95),
+        (3, 0.4, [], False, 0.9),
+        (2, 0, MIXED, False, 0.7),
+        (3, 0, MIXED, False, 0.8),
+        (2, 0.3, MIXED, False, 0.7),
+        (3, 0.3, MIXED, True, 1),
+        (2, 0, ["int32"], True, 1),
+    ],
+)
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_calls_with_repeated_labels_other_dtypes_and_sizes_of_0_compute_what_their_plan_does(
+    backend, operands, repeats, dtypes, has_zero, share
+):
+    pytest.importorskip(backend)
+    adapter, draw, staged_count, count = get_backend(backend), random.Random(operands), 0, 60
+    for _ in range(count):
+        equation, arrays = problem(draw, 1, 20_000, operands, repeats, dtypes)
+        if has_zero:
+            terms = equation.partition("->")[0].split(",")
+            empty = {draw.choice(terms[0]): slice(0)}
+            arrays = [
+                array[tuple(empty.get(label, slice(None)) for label in term)] for term, array in zip(terms, arrays)
+            ]
+        own = [adapter.from_numpy(array) for array in arrays]
+        run = staged.run_of(adapter, equation, list(map(adapter.signature, own)))
+        planned = einsumx.plan(equation, *own)(*own)
+        np.testing.assert_array_equal(adapter.to_numpy(planned), np.einsum(equation, *arrays))
+        if run is not None:
+            staged_count += 1
+            result = run(*own)
+            assert result.dtype == planned.dtype
+            assert adapter.to_numpy(result).tobytes() == adapter.to_numpy(planned).tobytes(), equation
+            assert adapter.signature(result) == adapter.signature(planned), equation
+    assert staged_count >= share * count
+
+
 def test_sizes_alone_ask_for_no_new_recipe():
     einsumx.cache_clear()
     einsumx.einsum("bind,bjnd->bnij", np.ones((2, 10, 4, 16)), np.ones((2, 12, 4, 16)))
     found = clear.roles_of(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4))
-    recipe = found.pair((), ())
+    arrays = Laid((0, 1, 2, 3)), Laid((0, 4, 2, 3))
+    recipe = found.pair(*arrays)
     einsumx.einsum("bind,bjnd->bnij", np.ones((3, 11, 5, 16)), np.ones((3, 13, 5, 16)))
-    assert found.pair((), ()) is recipe
+    assert found.pair(*arrays) is recipe
     einsumx.einsum("wxyz,wvyz->wyxv", np.ones((3, 11, 5, 16)), np.ones((3, 14, 5, 16)))
     assert clear.roles_of(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4)) is found
 
@@ -178,19 +242,23 @@ def test_what_a_product_depends_on_is_found_once():
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_the_ways_of_a_recipe_are_those_of_the_search_for_sizes(backend, monkeypatch):
-    draw, searched = random.Random(7), 0
-    while searched < 25:
+def test_no_candidate_for_tuning_is_cheaper_than_the_way_that_is_taken(backend):
+    draw, count = random.Random(7), 0
+    rules = rules_of(get_backend(backend).traits("cpu"), "float64")
+    while count < 25:
         equation, arrays = problem(draw, 20_000, 2_000_000, 2)
-        signatures = tuple(map(NUMPY.signature, arrays))
-        asked = contraction(Request(equation, ()), get_backend(backend), described(NUMPY, signatures), "cpu")
-        by_ways = direct_ops(asked)
-        with monkeypatch.context() as patch:
-            patch.setattr(Recipe, "has_ways", lambda *_: False)
-            if by_ways is None or direct_ops(asked) is not None:
-                continue
-            assert lower(asked).ops == by_ways[0], equation
-        searched += 1
+        asked = contraction(Request(equation, ()), NUMPY, described(NUMPY, tuple(map(NUMPY.signature, arrays))), "cpu")
+        inputs, output, sizes = asked.equation.inputs, asked.equation.output, asked.equation.sizes
+        recipe, _ = clear.without_ones(clear.roles_of(inputs, output).pair(*map(Laid, inputs)), sizes)
+        if not recipe.left.inner:
+            continue
+        ways = clear.ways_of(recipe, rules)
+        candidates = [(way.seconds(sizes, rules), way.calls(rules)) for way in ways.products(sizes, every=True)]
+        candidates += [(seconds, calls()) for _, seconds, calls in ways.others(sizes, rules)]
+        taken = ways.fastest(sizes, rules).ops(sizes, (0, 1), 2)
+        seconds = [seconds for seconds, calls in candidates if calls.ops(sizes, (0, 1), 2) == taken]
+        assert min(seconds) == min([seconds for seconds, _ in candidates]), equation
+        count += 1
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
@@ -202,6 +270,6 @@ def test_ops_fit_axes_of_size_1_wherever_they_are(backend):
         assert lower(asked).values[-1].shape == tuple([size[label] for label in "bnij"])
 
 
-def test_an_axis_of_size_0_beside_one_that_broadcasts_is_not_planned_in_stages():
+def test_an_axis_of_size_0_beside_one_that_broadcasts_is_a_size_of_0():
     arrays = np.ones((0, 2, 3)), np.ones((1, 3, 4))
-    assert staged.run_of(NUMPY, "bij,bjk->bik", list(map(NUMPY.signature, arrays))) is None
+    assert staged.run_of(NUMPY, "bij,bjk->bik", list(map(NUMPY.signature, arrays)))(*arrays).shape == (0, 2, 4)

@@ -274,7 +274,7 @@ class Adapter(Primitives):
         return run
 
     def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
-        """As :meth:`prepare`, for a function whose values all have one dtype of numbers, and no option.
+        """As :meth:`prepare`, for a function of numbers, not objects, and no option.
 
         A class that overrides :meth:`prepare` alone is asked for that each time.
 

@@ -94,9 +94,22 @@ def layout_pattern(shape: Sequence[int], strides: Sequence[int] | None) -> Patte
 
     >>> layout_pattern((4, 5), (700, 1)), layout_pattern((4, 5), (1, 4)), layout_pattern((4, 5), None)
     (((1, 1), (0, 2)), ((0, 1), (1, 1)), ())
+    >>> layout_pattern((4, 5), (1, 1))
     """
-    if strides is None:
-        return ()
+    pattern = () if strides is None else pattern_of(shape, strides)
+    return None if OVERLAPS in [abs(step) for _, step in pattern] else pattern
+
+
+OVERLAPS = 3
+"""The step of an axis whose stride is smaller than the axes inside it, in :func:`pattern_of`."""
+
+
+def pattern_of(shape: Sequence[int], strides: Sequence[int]) -> Pattern:
+    """The layout of an array without its sizes, in which elements of axes may overlap.
+
+    >>> pattern_of((4, 5), (1, 1))
+    ((1, 1), (0, 3))
+    """
     pattern = []
     span = 1
     for axis in reversed(memory_order(strides)):
@@ -106,7 +119,7 @@ def layout_pattern(shape: Sequence[int], strides: Sequence[int] | None) -> Patte
             if stride == 0:
                 step = 0
             elif abs(stride) < span:
-                return None
+                step, span = OVERLAPS, span + abs(stride) * (size - 1)
             else:
                 step = 1 if abs(stride) == span else 2
                 span = abs(stride) * size

@@ -12,9 +12,10 @@ from einsumx.ir.program import Arranged, Slots, arranged
 from einsumx.planner.terms import Groups, Labels, native_equation
 
 Fate: TypeAlias = Literal[
-    "view", "sum", "einsum", "multiply", "multiply and sum", "matmul", "matmul in loops", "matmul of copies"
-]
-"""How a product is computed."""
+    "view", "sum", "einsum", "multiply", "multiply and sum", "matmul", "matmul in loops", "matmul of copies",
+    "diagonal", "cast", "zeros",
+]  # fmt: skip
+"""How a product is computed, or what happens to an operand before, or instead."""
 
 Sizes: TypeAlias = Sequence[int]
 """Of each label."""
@@ -26,12 +27,17 @@ class Laid(NamedTuple):
     Attributes:
         labels: of its axes, all different.
         pattern: see :data:`~einsumx.ir.layout.Pattern`; empty for C order.
-        flat: the axes that it has in fact, if each is not one label; only of arrays in C order.
+        flat: the axes that it has in fact, if each is not one label; in other orders than C, without labels are more.
     """
 
     labels: Labels
     pattern: Pattern = ()
     flat: Groups | None = None
+
+    @property
+    def axes(self) -> Groups:
+        """The labels of each axis that it has in fact."""
+        return singles(self.labels) if self.flat is None else self.flat
 
     @property
     def inward(self) -> list[tuple[int, int]]:
@@ -62,6 +68,10 @@ class Laid(NamedTuple):
         """Whether labels are one axis."""
         return all(self.follows(outer, inner) for outer, inner in pairwise(labels))
 
+    def is_plain(self, labels: Labels) -> bool:
+        """Whether the strides of labels are positive, and none is inside of another axis."""
+        return all(step in (1, 2) for axis, step in self.pattern if self.labels[axis] in labels)
+
     def in_memory_order(self, labels: Collection[int]) -> Labels:
         """``labels`` from the outermost in memory to the innermost."""
         return tuple([label for label in self.memory if label in labels])
@@ -70,6 +80,17 @@ class Laid(NamedTuple):
         """``labels`` in memory order, as the longest runs that each are one axis."""
         return cut(self.in_memory_order(labels), lambda run, label: self.follows(run[-1], label))
 
+    def without(self, ones: Labels) -> Laid:
+        """The array without some labels, whose axes have size 1."""
+        kept = without(self.labels, ones)
+        if kept == self.labels:
+            return self
+        flat = tuple([without(axis, ones) for axis in self.axes])
+        places = {self.labels.index(label): place for place, label in enumerate(kept)}
+        pattern = tuple([(places[axis], step) for axis, step in self.pattern if axis in places])
+        is_in_order = pattern == tuple([(axis, 1) for axis in reversed(range(len(kept)))])
+        return Laid(kept, () if is_in_order else pattern, flat)
+
     def merged(self, labels: Labels) -> int | None:
         """1 if these are its innermost labels in memory, in this order and without gaps, or none; otherwise None."""
         if not labels:
@@ -77,6 +98,11 @@ class Laid(NamedTuple):
         if self.memory[len(self.memory) - len(labels) :] != labels:
             return None
         return None if any(step != 1 for _, step in self.pattern[: len(labels)]) else 1
+
+
+def without(labels: Labels, others: Labels) -> Labels:
+    """The labels that are not among others."""
+    return tuple([label for label in labels if label not in others])
 
 
 def renamed(array: Laid, names: Mapping[int, int] | Sequence[int]) -> Laid:
@@ -136,7 +162,7 @@ class Calls:
         self._slots: tuple[Slots, ...] | None = None
         if before is None:
             self.steps: list[Step] = []
-            self.axes: list[Groups] = [array.flat or singles(array.labels) for array in arrays]
+            self.axes: list[Groups] = [array.axes for array in arrays]
         else:
             self.steps, self.axes = before.steps[:], before.axes[:]
 
@@ -158,8 +184,11 @@ class Calls:
         return slot if self.axes[slot] == axes else self.reshaped(slot, axes)
 
     def reshaped(self, slot: int, axes: Groups) -> int:
-        """The slot of a reshaped array, also if it has these axes."""
+        """The slot of a reshaped array, also if it has these axes; two reshapes after each other are one."""
         own = self.axes
+        if self.steps and slot == len(own) - 1 and self.steps[-1].axes is not None:
+            (slot,) = self.steps.pop().op.sources
+            own.pop()
         self.steps.append(Step(Reshape(len(own), slot, ()), (own[slot],), axes))
         own.append(axes)
         return len(own) - 1
@@ -207,6 +236,16 @@ class Calls:
         self.flat = None if axes == singles(result) else axes
         return self
 
+    def with_ones(self, ones: Labels, order: Labels | None) -> Calls:
+        """The calls with some labels in the result, whose axes have size 1: at their places in an order, or first."""
+        calls, result = Calls((), self), (*ones, *self.result)
+        if order is not None and without(order, ones) == self.result:
+            result = order
+        axes = tuple([axis or (label,) for axis, label in zip(calls.axes[-1], result)])
+        if axes == singles(result) and len(axes) == len(calls.axes[-1]):  # axes of size 1 are in their places
+            calls.axes[-1] = axes
+        return calls.ended(self.fate, result)
+
     def delivered(self, output: Labels) -> Calls:
         """The calls that end in the result of a contraction: an axis for each label, in the order of the output."""
         if self._delivered is None:
@@ -253,7 +292,7 @@ class Calls:
         return [step.sized(sizes).renamed(names) for step in self.steps]
 
 
-_SILENT = frozenset(("view", "sum", "einsum"))
+_SILENT = frozenset(("view", "sum", "einsum", "diagonal", "zeros"))
 """The fates in which no op may warn about infinities and nan."""
 
 

@@ -7,7 +7,7 @@ lie, and from their sizes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import prod
@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction
-from einsumx.ir.layout import Pattern, layout_pattern
+from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
-from einsumx.ir.ops import Native, Op
+from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
-from einsumx.ir.traits import Traits
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles, span
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
 
 if TYPE_CHECKING:
-    from einsumx.planner import ways
-else:  # most pairs need no search
+    from einsumx.planner import narrow, ways
+    from einsumx.planner.ways import Ways
+else:  # most pairs need no search, nor casts
+    narrow = LazyModule("einsumx.planner.narrow")
     ways = LazyModule("einsumx.planner.ways")
 
 
@@ -39,12 +40,14 @@ class Part(NamedTuple):
         sizes: of these labels.
         slots: those of the operands.
         start: the slot of the first call.
+        dtype: of the operands, if it is not that of the computation.
     """
 
     calls: Calls
     sizes: Sizes
     slots: tuple[int, ...]
     start: int
+    dtype: str = ""
 
 
 class Roles:
@@ -60,31 +63,21 @@ class Roles:
     """
 
     __slots__ = (
-        "_alone", "_calls", "_einsum", "_is_slow", "_recipes", "_steps", "_sums_whole", "_text", "count", "has_repeats",
-        "inputs", "output",
+        "_alone", "_distinct", "_einsum", "_native", "_recipes", "_steps", "_text", "count", "has_repeats", "inputs",
+        "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
         self.inputs, self.output = inputs, output
-        first, last = inputs[0], inputs[-1]
         every = set(chain.from_iterable(inputs))
-        operands, self.count = len(inputs), len(every)
+        self.count = len(every)
         self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
-        self._sums_whole = False
-        self._calls, self._is_slow = max(operands - 1, 1), False
-        if operands == 1:
-            self._is_slow = every <= set(output)
-        elif operands == 2:
-            # A term with labels of its own is summed before.
-            lasts, firsts = every.difference(last, output), every.difference(first, output)
-            self._calls = 1 + bool(lasts) + bool(firsts)
-            self._is_slow = self._calls == 1 and needs_no_view(first, last, output)
-            # The sum of the term with all labels runs its innermost loop as often.
-            self._sums_whole = self._calls > 1 and self.count in (len(first), len(last))
+        self._native: tuple[bool, int, bool] | None = None
         self._text: str | None = None
+        self._distinct: Roles | None = None
         self._einsum: Calls | None = None
-        self._recipes: dict[tuple[Pattern, ...], Recipe] = {}
-        self._alone: dict[Pattern, Calls] = {}
+        self._recipes: dict[tuple[Laid, Laid], Recipe] = {}
+        self._alone: dict[Laid, Calls] = {}
         self._steps: dict[Path, list[NetworkStep]] = {}
 
     @property
@@ -103,24 +96,28 @@ class Roles:
             self._einsum = calls.ended("einsum", self.output)
         return self._einsum
 
-    def pair(self, lhs: Pattern, rhs: Pattern) -> Recipe:
-        """The recipe for two operands that lie like this."""
+    def zeros(self, sizes: Sizes, dtype: str) -> Part:
+        """The result if a size is 0: kernels of frameworks are unreliable for arrays without elements."""
+        calls, slots = Calls(list(map(Laid, self.inputs))), tuple(range(len(self.inputs)))
+        axes = singles(self.output)
+        calls.add(Zeros(len(slots), slots, shape_of(axes, sizes), dtype), slots, axes)
+        return Part(calls.ended("zeros", self.output), sizes, slots, len(slots))
+
+    def pair(self, lhs: Laid, rhs: Laid) -> Recipe:
+        """The recipe for the two operands."""
         found = self._recipes.get((lhs, rhs))
         if found is None:
-            first, second = self.inputs
-            found = Recipe((Laid(first, lhs), Laid(second, rhs)), ResultUse(self.output), self.output)
-            self._recipes[lhs, rhs] = found
+            found = self._recipes[lhs, rhs] = Recipe((lhs, rhs), ResultUse(self.output), self.output)
         return found
 
-    def alone(self, pattern: Pattern) -> Calls:
-        """The calls of a contraction of one operand without repeated labels that lies like this."""
-        calls = self._alone.get(pattern)
+    def alone(self, array: Laid) -> Calls:
+        """The calls of a contraction of one operand without repeated labels."""
+        calls = self._alone.get(array)
         if calls is None:
-            array = Laid(self.inputs[0], pattern)
             calls = Calls([array])
             _, summed = calls.summed(0, array, self.output)
             calls = calls.ended("sum" if calls.steps else "view", summed.labels).delivered(self.output)
-            self._alone[pattern] = calls
+            self._alone[array] = calls
         return calls
 
     def steps(self, path: Path) -> list[NetworkStep]:
@@ -138,14 +135,36 @@ class Roles:
         size = prod(sizes)
         steps = size * max(operands - 1, 1)
         # Compared first, as there may be more steps than a float holds.
-        if self._is_slow or steps > rules.rates.call * rules.rate * (operands + 1):
+        if steps > rules.rates.call * rules.rate * (operands + 1):
+            return False
+        if self._native is None:
+            self._native = self._of_native()
+        is_slow, calls, sums_whole = self._native
+        if is_slow:
             return False
         innermost = size
         for labels in self.inputs:
             if labels and sizes[labels[-1]] < innermost:
                 innermost = sizes[labels[-1]]
-        rows = 0 if self._sums_whole else size / innermost
-        return rules.is_tiny(steps, rows, self.count, self._calls)
+        return rules.is_tiny(steps, 0 if sums_whole else size / innermost, self.count, calls)
+
+    def _of_native(self) -> tuple[bool, int, bool]:
+        """What the time of the framework's own einsum depends on.
+
+        Whether other kernels are always as fast, how many calls compute the same, and whether the sum of a term that
+        has all labels runs its innermost loop as often.
+        """
+        first, last, output = self.inputs[0], self.inputs[-1], self.output
+        every = {*first, *last}
+        if len(self.inputs) == 1:
+            return every <= set(output), 1, False
+        if len(self.inputs) > 2:
+            return False, len(self.inputs) - 1, False
+        # A term with labels of its own is summed before.
+        lasts, firsts = every.difference(last, output), every.difference(first, output)
+        calls = 1 + bool(lasts) + bool(firsts)
+        is_slow = calls == 1 and needs_no_view(first, last, output)
+        return is_slow, calls, calls > 1 and self.count in (len(first), len(last))
 
 
 @lru_cache(maxsize=1024)
@@ -154,53 +173,116 @@ def roles_of(inputs: tuple[Labels, ...], output: Labels) -> Roles:
     return Roles(inputs, output)
 
 
-def takes_einsum(roles: Roles, traits: Traits, dtype: str) -> bool:
-    """Whether the framework's own einsum computes the whole contraction correctly, if no axis broadcasts.
+def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> bool:
+    """Whether the framework's own einsum computes the whole contraction correctly.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
-    if not traits.rates.native or dtype not in traits.native_dtypes:
+    traits = rules.traits
+    if not traits.rates.native or rules.dtype not in traits.native_dtypes:
         return False
-    if len(roles.inputs) > traits.native_max_operands or roles.count > traits.native_max_labels:
+    if len(operands) > traits.native_max_operands or roles.count > traits.native_max_labels:
         return False
-    return traits.native_any_labels or not (roles.has_repeats or not roles.count)
+    if not traits.native_any_labels and (roles.has_repeats or not roles.count):
+        return False
+    shapes = [tuple(map(sizes.__getitem__, labels)) for labels in roles.inputs]
+    return all(operand.shape == shape and operand.dtype == rules.dtype for operand, shape in zip(operands, shapes))
 
 
-def clear_parts(
-    roles: Roles, patterns: Sequence[Pattern] | None, path: Path, sizes: Sizes, rules: Rules
-) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear.
+def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
+    """The calls of a contraction, if they are clear.
 
     Args:
         roles: of the equation.
-        patterns: how the operands lie; None if one has another dtype than the result, repeated labels, or axes that
-            overlap or broadcast.
+        operands: of any dtypes.
         path: of the steps.
         sizes: of each label.
-        rules: of the framework, for the dtype.
+        rules: of the framework, for the dtype of the result.
     """
-    if patterns is None or not rules.is_direct:
+    count, dtype = len(operands), rules.dtype
+    if 0 in sizes:
+        return [roles.zeros(sizes, dtype)]
+    if roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
+        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
+    dtypes = [operand.dtype for operand in operands]
+    is_cast = dtypes.count(dtype) < count
+    if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
         return None
-    output = roles.output
-    if len(patterns) == 2:
-        calls = calls_of(roles.pair(*patterns), sizes, rules)
-        return None if calls is None else [Part(calls.delivered(output), sizes, (0, 1), 2)]
-    if len(patterns) == 1:
-        return [Part(roles.alone(*patterns), sizes, (0,), 1)]
-    return _network(list(map(Laid, roles.inputs, patterns)), roles.steps(path), sizes, rules)
+    arrays = _arrays_of(roles.inputs, operands, sizes)
+    if arrays is None:
+        return None
+    parts: list[Part] = []
+    slots, start = list(range(count)), count
+    if is_cast or roles.has_repeats:
+        for number, own in enumerate(dtypes):
+            calls, arrays[number] = _reading(arrays[number], own, dtype)
+            if calls.steps:
+                parts.append(Part(calls, sizes, (number,), start, own))
+                start += len(calls.steps)
+                slots[number] = start - 1
+    labels = tuple([array.labels for array in arrays])
+    if labels != roles.inputs:
+        roles = roles_of(labels, roles.output)
+    if count == 2:
+        product = calls_of(roles.pair(*arrays), sizes, rules)
+        return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
+    if count == 1:
+        is_done = parts and labels[0] == roles.output
+        return parts if is_done else [*parts, Part(roles.alone(*arrays), sizes, tuple(slots), start)]
+    steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
+    return None if steps is None else parts + steps
+
+
+@lru_cache(maxsize=1024)
+def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
+    """The diagonals of an operand's repeated labels and its cast, as far as there are any, and how the result lies."""
+    calls, slot, labels = Calls([array]), 0, array.labels
+    while axes := repeated(labels):
+        op = Diagonal(slot + 1, slot, *axes)
+        labels = op.arranged(labels)
+        slot = calls.add(op, (slot,), singles(labels))
+    lies: dict[int, int] = {}
+    has_gap = False
+    for label, step in array.inward:
+        is_diagonal = array.labels.count(label) > 1
+        lies.pop(label, None)  # a diagonal lies where the outermost of its axes does
+        if has_gap or is_diagonal:
+            step = max(step, 2) if step > 0 else min(step, -2)
+        lies[label] = step
+        has_gap = is_diagonal
+    if dtype != target:
+        calls.add(Cast(slot + 1, slot, target), (slot,), calls.axes[slot])
+        lies = dict.fromkeys(lies, 1)
+    is_in_order = labels == tuple(reversed(lies)) and set(lies.values()) <= {1}
+    pattern = () if is_in_order else tuple([(labels.index(label), step) for label, step in lies.items()])
+    return calls.ended("diagonal" if dtype == target else "cast", labels), Laid(labels, pattern, array.flat)
 
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
-    calls = recipe.way(sizes, rules)
-    if calls is not None or 1 in sizes or not recipe.has_ways(rules):
+    calls = recipe.way(sizes, rules) if is_known(sizes) else None
+    if calls is not None:
         return calls
-    key = rules.traits.max_batch_axes, rules.takes
-    found = recipe.ways.get(key)
+    if 1 in sizes and not recipe.lacks_ones:
+        short, kept = without_ones(recipe, sizes)
+        calls = calls_of(short, sizes, rules)
+        return calls.with_ones(kept, recipe.use.order) if calls and kept else calls
+    return ways_of(recipe, rules).fastest(sizes, rules) if rules.multiplies and recipe.left.inner else None
+
+
+def ways_of(recipe: Recipe, rules: Rules) -> Ways:
+    """All ways of a product."""
+    key = rules.traits.max_batch_axes, rules.takes, rules.batch, rules.matrix, rules.is_inexact, rules.tiny
+    found: Ways | None = recipe.ways.get(key)
     if found is None:
         found = recipe.ways[key] = ways.Ways(recipe, rules)
-    fastest: Calls = found.fastest(sizes, rules)
-    return fastest
+    return found
+
+
+def without_ones(recipe: Recipe, sizes: Sizes) -> tuple[Recipe, Labels]:
+    """The product without labels of size 1, and those of them that its result has."""
+    ones = tuple([label for label, size in enumerate(sizes) if size == 1])
+    return recipe.without(ones), tuple([label for label in ones if label in recipe.keep])
 
 
 # -- networks -------------------------------------------------------------------------------------------------------
@@ -216,7 +298,7 @@ class NetworkStep:
         contracted, batch: the labels that this product sums, and those that it keeps in both.
     """
 
-    __slots__ = ("_batch", "_contracted", "_kept", "_recipes", "pair", "partner")
+    __slots__ = ("_batch", "_contracted", "_einsums", "_kept", "_recipes", "pair", "partner")
 
     def __init__(
         self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
@@ -224,6 +306,27 @@ class NetworkStep:
         self.pair, self.partner = pair, partner
         self._kept, self._contracted, self._batch = kept, contracted, batch
         self._recipes: dict[tuple[Laid, Laid, Labels | None], tuple[Recipe, Labels, Labels]] = {}
+        self._einsums: dict[tuple[Laid, Laid], Calls] = {}
+
+    def einsum(self, lhs: Laid, rhs: Laid, sizes: Sizes, rules: Rules) -> Calls | None:
+        """The framework's own einsum for a small inner step, if that is faster than the calls around a product.
+
+        Args:
+            lhs, rhs: the two values.
+            sizes: of all labels.
+            rules: of the framework.
+        """
+        if self.partner is None or needs_no_view(lhs.labels, rhs.labels, self._kept):
+            return None
+        labels = dict.fromkeys((*lhs.labels, *rhs.labels))
+        innermost = min([sizes[array.labels[-1]] for array in (lhs, rhs) if array.labels], default=1)
+        if not rules.einsum_pays(span(labels, sizes), innermost, len(labels)):
+            return None
+        calls = self._einsums.get((lhs, rhs))
+        if calls is None:
+            arrays, result = (lhs, rhs), tuple([label for label in labels if label in self._kept])
+            calls = self._einsums[arrays] = Calls(arrays).native((0, 1), arrays, result)
+        return calls
 
     def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None) -> tuple[Recipe, Labels, Labels]:
         """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
@@ -294,25 +397,38 @@ def _nodes(path: Path, operands: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules) -> list[Part] | None:
-    """The calls of a path of pairs; None if those of a step are not clear."""
-    made = dict(enumerate(arrays))
-    slots, size = {number: number for number in made}, sizes.__getitem__
-    start, parts = len(arrays), []
+def _network(
+    arrays: Sequence[Laid], slots: list[int], start: int, steps: Sequence[NetworkStep], sizes: Sizes, rules: Rules
+) -> list[Part] | None:
+    """The calls of a path of pairs; None if those of a step are not clear.
+
+    Args:
+        arrays: those that are contracted.
+        slots: theirs.
+        start: the slot of the first call.
+        steps: of the path.
+        sizes, rules: as for :func:`clear_parts`.
+    """
+    made, size, parts = dict(enumerate(arrays)), sizes.__getitem__, []
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
-        other = None if partner is None else made.get(partner)
-        found, names, kept = step.recipe(made.pop(first), made.pop(second), None if other is None else other.memory)
-        own = tuple(map(size, names))
-        calls = None if partner is None else found.own_einsum(own, kept, rules)
-        calls = calls or calls_of(found, own, rules)
-        if calls is None:
-            return None
-        if partner is None:
-            calls = calls.delivered(kept)
+        lhs, rhs, own = made.pop(first), made.pop(second), sizes
+        calls = step.einsum(lhs, rhs, sizes, rules)
+        if calls is not None:
+            made[node] = Laid(calls.result)
+        else:
+            other = None if partner is None else made.get(partner)
+            found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory)
+            own = tuple(map(size, names))
+            calls = calls_of(found, own, rules)
+            if calls is None:
+                return None
+            if partner is None:
+                calls = calls.delivered(kept)
+            made[node] = calls.laid(names)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
-        slots[node], made[node] = start - 1, calls.laid(names)
+        slots.append(start - 1)
     return parts
 
 
@@ -320,7 +436,7 @@ def _network(arrays: Sequence[Laid], steps: Sequence[NetworkStep], sizes: Sizes,
 
 
 def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
-    """The ops of a contraction that has no size of 0, and the slot of the result, if they are clear."""
+    """The ops of a contraction, and the slot of the result, if they are clear."""
     parts = direct_parts(contraction)
     if parts is None:
         return None
@@ -329,41 +445,32 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
-    """The calls of a contraction that has no size of 0, if they are clear."""
-    equation, count = contraction.equation, len(contraction.operands)
-    found, sizes = roles_of(equation.inputs, equation.output), equation.sizes
-    asked, is_plain = rules_of(contraction.place.traits, contraction.dtype), _is_plain(contraction)
-    if is_plain and found.is_one_einsum(sizes, asked) and takes_einsum(found, asked.traits, asked.dtype):
-        return [Part(found.einsum, sizes, tuple(range(count)), count)]
-    if not is_known(sizes):
-        return None
-    patterns = patterns_of(contraction.operands) if is_plain and not found.has_repeats else None
-    return clear_parts(found, patterns, contraction.path, sizes, asked)
+    """The calls of a contraction, if they are clear."""
+    equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    roles = roles_of(equation.inputs, equation.output)
+    return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
 
-def patterns_of(operands: Sequence[Operand]) -> list[Pattern] | None:
-    """How operands lie; None if axes of one overlap or broadcast."""
-    patterns = []
-    for operand in operands:
-        pattern = () if operand.strides is None else _pattern_of(operand.shape, operand.strides)
-        if pattern is None:
-            return None
-        patterns.append(pattern)
-    return patterns
+def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
+    """How operands lie, without axes of size 1 that broadcast.
 
-
-def _pattern_of(shape: Sequence[int], strides: Sequence[int]) -> Pattern | None:
-    pattern = layout_pattern(shape, strides)
-    return None if pattern is None or 0 in [step for _, step in pattern] else pattern
-
-
-def _is_plain(contraction: Contraction) -> bool:
-    """Whether no operand has another dtype than the result, or axes of size 1 that broadcast."""
-    sizes, dtype = contraction.equation.sizes, contraction.dtype
-    for operand, labels in zip(contraction.operands, contraction.equation.inputs):
-        if operand.dtype != dtype or operand.shape != tuple(map(sizes.__getitem__, labels)):
-            return False
-    return True
+    None if an axis has stride 0, or an operand with repeated labels broadcasts.
+    """
+    arrays = []
+    for labels, operand in zip(inputs, operands):
+        shape, strides = operand.shape, operand.strides
+        array = Laid(labels)
+        if strides is not None:
+            array = Laid(labels, pattern_of(shape, strides))
+            if 0 in [step for _, step in array.pattern]:
+                return None
+        if 1 in shape:
+            spread = tuple([label for label, size in zip(labels, shape) if size != sizes[label]])
+            if spread and repeated(labels):
+                return None
+            array = array.without(spread) if spread else array
+        arrays.append(array)
+    return arrays
 
 
 def one_einsum(contraction: Contraction) -> Op:
@@ -374,47 +481,5 @@ def one_einsum(contraction: Contraction) -> Op:
 
 def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly."""
-    equation = contraction.equation
-    found = roles_of(equation.inputs, equation.output)
-    return _is_plain(contraction) and takes_einsum(found, contraction.place.traits, contraction.dtype)
-
-
-def direct_product(
-    lhs: Term, rhs: Term, keep: Collection[int], use: ResultUse, traits: Traits, dtype: str, slot: int
-) -> tuple[list[Op], Term] | None:
-    """The ops of a product of two terms, and its result, if they are clear.
-
-    Args:
-        lhs, rhs: terms without repeated labels; each label is in both, or kept.
-        keep: the labels that other terms or the output still need.
-        use: how the result is used.
-        traits: of the framework.
-        dtype: of the computation.
-        slot: of the first op.
-    """
-    if not traits.strided:
-        return None
-    numbers = dict(zip(dict.fromkeys((*lhs.labels, *rhs.labels)), count()))
-    sizes = list(map(lhs.sizes.__getitem__, numbers))
-    arrays = [_laid(term, numbers) for term in (lhs, rhs)]
-    if None in arrays or set(map(type, sizes)) != {int}:
-        return None
-    kept = tuple([number for label, number in numbers.items() if label in keep])
-    calls = calls_of(recipe_of(*arrays, _renamed_use(use, numbers), kept), sizes, rules_of(traits, dtype))
-    if calls is None:
-        return None
-    array = calls.laid(list(numbers))
-    ops = calls.ops(sizes, (lhs.slot, rhs.slot), slot)
-    return ops, Term(slot + len(ops) - 1, array.labels, None, lhs.sizes, flat=array.flat)
-
-
-def _laid(term: Term, names: dict[int, int]) -> Laid | None:
-    """How a term lies, with other labels; None if axes of it overlap or broadcast."""
-    pattern = () if term.is_packed else _pattern_of(term.shape, term.strides)
-    return None if pattern is None else renamed(Laid(term.labels, pattern, term.flat), names)
-
-
-def _renamed_use(use: ResultUse, names: dict[int, int]) -> ResultUse:
-    order = None if use.order is None else tuple([names[label] for label in use.order if label in names])
-    contracted, batch = [tuple([names[label] for label in each if label in names]) for each in use[1:]]
-    return ResultUse(order, contracted, batch)
+    equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    return takes_einsum(roles_of(equation.inputs, equation.output), contraction.operands, equation.sizes, rules)

@@ -27,12 +27,12 @@ from einsumx.planner.terms import Labels, ResultUse, Term
 if TYPE_CHECKING:
     from einsumx.ir import simplify
     from einsumx.ir import values as slots
-    from einsumx.planner import einsum, narrow, packed, strided_search
+    from einsumx.planner import einsum, narrow, packed, strided_lowering
     from einsumx.planner.lowering import Lowering
 else:  # the direct road needs none of these
     simplify, narrow = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.narrow")
     slots = LazyModule("einsumx.ir.values")
-    strided_search = LazyModule("einsumx.planner.strided_search")
+    strided_lowering = LazyModule("einsumx.planner.strided_lowering")
     packed, einsum = LazyModule("einsumx.planner.packed"), LazyModule("einsumx.planner.einsum")
 
 _CLEARLY = 0.7
@@ -46,19 +46,10 @@ def lower(contraction: Contraction, names: Sequence[str] = ()) -> Program:
         contraction: what to compute.
         names: of the candidates for the steps, see :class:`~einsumx.planner.selection.Selection`.
     """
-    equation, operands = contraction.equation, contraction.operands
-    calls: tuple[Op, ...]
-    if 0 in equation.sizes:  # kernels of frameworks are unreliable for arrays without elements
-        result = len(operands)
-        calls = (ops.Zeros(result, tuple(range(len(operands))), equation.shape, contraction.dtype),)
-    else:
-        is_usual = not (names or contraction.conjugated) and (
-            contraction.accumulate is None or equation.is_rearrangement
-        )
-        lowered = direct_ops(contraction) if is_usual else None
-        if lowered is None:
-            lowered = _lowered(contraction, names)
-        calls, result = lowered
+    equation = contraction.equation
+    is_usual = not (names or contraction.conjugated) and (contraction.accumulate is None or equation.is_rearrangement)
+    lowered = direct_ops(contraction) if is_usual or 0 in equation.sizes else None
+    calls, result = lowered or _lowered(contraction, names)
     return Program(contraction, calls, result, tuple(names))
 
 
@@ -97,7 +88,7 @@ def lowering_of(traits: Traits) -> type[Lowering]:
     """How ops are written for a framework: the only place that asks how its arrays lie in memory."""
     match traits.arrays:
         case "strided":
-            return strided_search.StridedLowering
+            return strided_lowering.StridedLowering
         case "packed":
             return packed.PackedLowering
         case "einsum":
@@ -197,7 +188,6 @@ def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, betwee
         if first:
             terms.append(lowering.contract(terms.pop(first[0]), rhs, keep, compute, use, sums))
         else:
-            rhs = lowering.settled(rhs)
             terms.append(lowering.sum(rhs, [label for label in rhs.labels if label not in keep]))
     (term,) = terms
     term, compute = lowering.settled(term), sums or compute

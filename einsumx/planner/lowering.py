@@ -1,7 +1,7 @@
 """``Lowering``: the ops of a contraction as they are written, and the labels and strides of each value.
 
 How a pair is computed depends on how arrays lie in memory, so each kind has a subclass, in a module of its own:
-:mod:`~einsumx.planner.strided_search`, :mod:`~einsumx.planner.packed`, and :mod:`~einsumx.planner.einsum`.
+:mod:`~einsumx.planner.strided_lowering`, :mod:`~einsumx.planner.packed`, and :mod:`~einsumx.planner.einsum`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation
+from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, repeated
 
 seconds_of = attrgetter("seconds")
 """The estimated time of a candidate."""
@@ -173,6 +173,7 @@ class Lowering:
 
     def _apply(self, op: Callable[..., Op], term: Term, *arguments: Any) -> Term:
         """The result of an op on a term."""
+        term = self.settled(term)
         slot = self.add(op, term.slot, *arguments)
         added = self.ops[-1]
         labels = added.arranged(term.labels) if isinstance(added, _ARRANGING) else term.labels
@@ -195,14 +196,9 @@ class Lowering:
 
     def diagonal(self, term: Term) -> Term:
         """Replace the axes of each repeated label by their diagonal."""
-        while len(set(term.labels)) < len(term.labels):
-            first, second = next(
-                (axis, term.labels.index(label, axis + 1))
-                for axis, label in enumerate(term.labels)
-                if label in term.labels[axis + 1 :]
-            )
-            reason = "" if self.has_views else "its diagonal, as the framework has no views of diagonals"
-            term = self._apply(ops.Diagonal, term, first, second, reason)
+        reason = "" if self.has_views else "its diagonal, as the framework has no views of diagonals"
+        while axes := repeated(term.labels):
+            term = self._apply(ops.Diagonal, term, *axes, reason)
         return term
 
     def settled(self, term: Term) -> Term:
@@ -290,10 +286,7 @@ class Lowering:
         for labels in ({*lhs.labels, *rhs.labels} - shared, ones):
             summed = [label for label in labels if label not in keep]
             if summed:
-                lhs, rhs = [
-                    self.sum(self.settled(term), [label for label in term.labels if label in summed])
-                    for term in (lhs, rhs)
-                ]
+                lhs, rhs = [self.sum(term, [label for label in term.labels if label in summed]) for term in (lhs, rhs)]
         common = [label for label in lhs.labels if label in shared]
         pair = Pair(
             lhs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from einsumx.dtypes import itemsize, kind
 from einsumx.ir.accumulators import exact_floats, holds, largest, largest_sum
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.sizes import is_known
+from einsumx.ir.traits import Traits
 from einsumx.planner.path import step_outputs
 
 
@@ -55,13 +57,19 @@ def _multiplies_operands(contraction: Contraction) -> bool:
     )
 
 
+def may_differ(dtypes: Sequence[str], dtype: str, sizes: Sequence[int], traits: Traits) -> bool:
+    """Whether products of integers, some narrower than those of ``dtype``, may be computed in another one."""
+    if kind(dtype) not in "iu" or set(dtypes) == {dtype} or len(dtypes) * prod(sizes) < _LEAST_STEPS:
+        return False
+    exact = exact_floats(largest_sum(dtypes, 1))
+    return set(dtypes) <= set(dict(traits.wide_products)) or not exact.isdisjoint(dict(traits.exact_products))
+
+
 def exact_products(contraction: Contraction) -> ExactFloats | None:
     """The floats to compute in if the operands are integers that are narrower than the result's; otherwise None."""
     equation, dtype, traits = contraction.equation, contraction.dtype, contraction.place.traits
     dtypes = tuple([operand.dtype for operand in contraction.operands])
-    if not traits.exact_products or kind(dtype) not in "iu" or set(dtypes) == {dtype}:
-        return None
-    if largest_sum(dtypes, 1) is None or not is_known(equation.sizes):
+    if not is_known(equation.sizes) or not may_differ(dtypes, dtype, equation.sizes, traits):
         return None
     output = frozenset(equation.output)
     terms = [frozenset(labels) for labels in equation.inputs]

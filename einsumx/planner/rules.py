@@ -19,7 +19,8 @@ class Rules:
     Attributes:
         traits, rates: of the framework.
         model: how long its calls take.
-        has_matmul: it multiplies matrices in the dtype, which are numbers with fractions.
+        multiplies: it multiplies matrices in the dtype.
+        has_matmul: it does, and the dtype has fractions.
         has_einsum: its own einsum computes in the dtype.
         has_loops: its own einsum computes small steps of networks in the dtype.
         batch, matrix, tiny: see :class:`~einsumx.ir.traits.Layouts`.
@@ -30,14 +31,15 @@ class Rules:
     """
 
     __slots__ = (
-        "batch", "dtype", "has_einsum", "has_loops", "has_matmul", "is_direct", "is_inexact", "matrix", "model", "rate",
-        "rates", "takes", "tiny", "traits",
+        "batch", "dtype", "has_einsum", "has_loops", "has_matmul", "is_direct", "is_inexact", "matrix", "model",
+        "multiplies", "rate", "rates", "takes", "tiny", "traits",
     )  # fmt: skip
 
     def __init__(self, traits: Traits, dtype: str) -> None:
         self.dtype, self.is_inexact = dtype, kind(dtype) in "fc"
         self.traits, self.rates, self.model = traits, traits.rates, CostModel(traits, dtype)
-        self.has_matmul = dtype in traits.matmul_dtypes and dtype in FLOATS
+        self.multiplies = dtype in traits.matmul_dtypes
+        self.has_matmul = self.multiplies and dtype in FLOATS
         self.has_einsum = traits.rates.native > 0 and dtype in traits.native_dtypes
         layouts = traits.layouts(dtype)
         self.batch, self.matrix, self.tiny = layouts.batch, layouts.matrix, layouts.tiny

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
-from einsumx.ir.layout import cut
+from einsumx.ir.layout import OVERLAPS, cut
 from einsumx.ir.loops import Loops, natural_order
 from einsumx.ir.ops import Matmul, Multiply
 from einsumx.ir.rates import Rates
-from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles, span
+from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles, span, without
 from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules
 from einsumx.planner.terms import Groups, Labels, ResultUse
@@ -83,7 +82,7 @@ class Factor:
         reason, inside, turned = "", "", False
         for label, step in array.inward:
             is_first = not (free or summed)
-            if step < 1 or (is_first and (step > 1 or inside)):
+            if step < 1 or step == OVERLAPS or (is_first and (step > 1 or inside)):
                 reason = reason or _NO_UNIT
             if label not in others:
                 if loops or (free and (step != 1 or inside != "free")):
@@ -111,11 +110,6 @@ class Factor:
             self.contracted = self.loops = ()
         elif loops:
             self.copied = _NOT_MERGED
-
-    def is_packed(self, on_right: bool) -> bool:
-        """Whether it is C-contiguous as a product reads it on one side."""
-        order = (*self.contracted, *self.free) if on_right else (*self.free, *self.contracted)
-        return not (self.array.has_gaps or self.copied) and self.array.memory == (*self.own, *order)
 
     def reading(self, copied: str, contracted: Labels) -> Factor:
         """The operand in place; or, for a reason, as a copy with its innermost axis innermost.
@@ -303,22 +297,22 @@ class Recipe:
         batch: the labels of the batch axes.
         readings: the products of matrices by why the left and the right operand are copied, as far as they were needed.
         count: the number of labels of these operands.
+        lacks_ones: no label of it has size 1.
+        shorter: this product without some labels.
         needs_no_view: a product of matrices or of elements takes the operands as they are.
     """
 
     __slots__ = (
-        "_all", "_before", "_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
-        "count", "is_readable", "keep", "last", "left", "needs_no_view", "readings", "right", "slots", "use", "ways",
+        "_before", "_fused", "_multiplied", "_native", "_orders", "_summed", "arrays", "batch",
+        "count", "is_readable", "keep", "lacks_ones", "last", "left", "needs_no_view", "readings", "right", "shorter",
+        "slots", "use", "ways",
     )  # fmt: skip
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
         self.arrays, self.use, self.keep = arrays, use, keep
-        self.count = 0  # until the operands are read: many steps of networks are left to the own einsum
-        self._all: Calls | None = None
-
-    def _read(self) -> None:
-        """Find out what the product does with each label of each operand."""
-        (lhs, rhs), use, keep = self.arrays, self.use, self.keep
+        self.lacks_ones = False
+        self.shorter: dict[Labels, Recipe] = {}
+        lhs, rhs = arrays
         self._before: Calls | None = None
         self.slots = 0, 1
         every = {*lhs.labels, *rhs.labels}
@@ -370,14 +364,8 @@ class Recipe:
             self._fused[copied] = Reading(self, copied, tuple(runs[0])) if is_best else None
         return self._fused[copied]
 
-    def has_ways(self, rules: Rules) -> bool:
-        """Whether a framework multiplies matrices with any strides, and there are some to be multiplied."""
-        return bool(self.left.inner) and rules.has_matmul and rules.batch == rules.matrix == "strided"
-
     def way(self, sizes: Sizes, rules: Rules) -> Calls | None:
         """The calls for sizes of the labels; None if a search may find better ones, or the framework takes others."""
-        if not self.count:
-            self._read()
         left, right = self.left, self.right
         rows = cols = inner = matrices = 1
         for label in left.rows:
@@ -388,7 +376,7 @@ class Recipe:
             inner *= sizes[label]
         for label in self.batch:
             matrices *= sizes[label]
-        if 1 in sizes and not self._takes_ones(inner):
+        if 1 in sizes and not (self.lacks_ones or self._takes_ones(inner)):
             return None
         steps = matrices * inner * rows * cols
         is_vector = rows == 1 or cols == 1
@@ -404,7 +392,7 @@ class Recipe:
         if not is_matmul:
             return None
         if self.batch and rows == cols == 1 and not may_be_native:
-            return None if left.rows or right.rows else self._dots(sizes, rules, matrices, inner)
+            return None
         return SizedProduct(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
 
     def _takes_ones(self, inner: int) -> bool:
@@ -413,33 +401,17 @@ class Recipe:
             return False
         return self.is_readable and (inner > 1 or not self.left.inner)
 
-    def _dots(self, sizes: Sizes, rules: Rules, matrices: int, inner: int) -> Calls | None:
-        """Products of vectors, one for each element of the batch: of matrices, or of elements that are summed.
-
-        Args:
-            sizes, rules: as for :meth:`way`.
-            matrices: how many products there are.
-            inner: the elements of each vector.
-        """
-        if rules.batch != "strided":  # such a product moves less than one of elements where it copies nothing
-            return None
-        memory, most = self.left.array.memory, rules.traits.max_batch_axes
-        model, steps, rates = rules.model, matrices * inner, rules.rates
-        summed = self.sum_of_products(sizes, rules, steps, matrices)
-        product, reading = model.matmul(1, matrices, 1, 1, inner, (False, True)) + 2 * rates.view, None
-        if memory != self.right.array.memory:  # an operand is copied, unless loops over tiny vectors read any strides
-            if inner >= rules.tiny or len(self.batch) > 1:
-                product += model.copy(steps)
-        elif self.is_readable:
-            reading = self.readings.get(IN_PLACE) or self.reading(IN_PLACE)
-            if most is not None and len(self.batch) > most:
-                reading = self.fused(IN_PLACE)
-            if reading is not None:
-                product += reading.turns(False, rules.takes) * rates.view
-        if product <= summed:
-            is_one_call = reading is not None and (most is None or len(reading.runs) <= most)
-            return reading.calls(is_swapped=False) if reading is not None and is_one_call else None
-        return self.summed_products()
+    def without(self, ones: Labels) -> Recipe:
+        """The product without some labels, whose axes have size 1."""
+        found = self.shorter.get(ones)
+        if found is None:
+            lhs, rhs = self.arrays
+            order, contracted, batch = self.use
+            use = ResultUse(order and without(order, ones), without(contracted, ones), without(batch, ones))
+            found = Recipe((lhs.without(ones), rhs.without(ones)), use, without(self.keep, ones))
+            found.lacks_ones = True
+            self.shorter[ones] = found
+        return found
 
     def sum_of_products(self, sizes: Sizes, rules: Rules, steps: int, matrices: int) -> float:
         """The estimated time of :meth:`summed_products`.
@@ -477,24 +449,6 @@ class Recipe:
             arrays = self.left.array, self.right.array
             calls = self._native[result] = self.begun().native(self.slots, arrays, result)
         return calls
-
-    def own_einsum(self, sizes: Sizes, kept: Labels, rules: Rules) -> Calls | None:
-        """The framework's own einsum for a small inner step of a network, if that is faster than the calls around it.
-
-        Args:
-            sizes: of all labels.
-            kept: the labels of the result.
-            rules: of the framework.
-        """
-        lhs, rhs = self.arrays
-        if needs_no_view(lhs.labels, rhs.labels, self.keep):
-            return None
-        innermost = min([sizes[array.labels[-1]] for array in self.arrays if array.labels], default=1)
-        if not rules.einsum_pays(prod(sizes), innermost, len(sizes)):
-            return None
-        if self._all is None:
-            self._all = Calls(self.arrays).native((0, 1), self.arrays, kept)
-        return self._all
 
     # -- elementwise products ---------------------------------------------------------------------------------------
 
@@ -573,9 +527,8 @@ class SizedProduct:
             if fused is None or (copied != IN_PLACE and len(fused.runs) > most):
                 return None
             reading = fused
-        layout = rules.batch if reading.batch else rules.matrix
-        if layout != "strided":
-            return self._of_packed(reading, layout == "C")
+        if (rules.batch if reading.batch else rules.matrix) != "strided":
+            return None
         turns, is_swapped = reading.turns(False, rules.takes), False
         elements = self._matrices * self._rows * self._cols
         slower = 0.0 if elements * self._inner <= _SMALL else self._slower(*reading.sides)
@@ -634,16 +587,6 @@ class SizedProduct:
         copied = model.copy(elements, turned=is_small) + model.matmul(1, matrices, rows, others, inner)
         return model.matmul(1, matrices * (rows // height), height, others, inner) < copied
 
-    def _of_packed(self, reading: Reading, is_in_order: bool) -> Calls | None:
-        """A product where operands with gaps are copied, or all that are not in C order; None if it copies."""
-        is_swapped = is_in_order and not _are_packed(*reading.sides)
-        if is_swapped and not _are_packed(*reading.ordered(is_swapped)):
-            return None
-        if any(side.copied or side.array.has_gaps for side in reading.sides):
-            return None
-        is_unreadable = reading.turns(is_swapped, self._rules.takes) >= _UNREADABLE
-        return None if is_unreadable else reading.calls(is_swapped)
-
     def _slower(self, left: Factor, right: Factor) -> float:
         """The seconds by which a product takes longer than with its sides swapped."""
         rows = span(left.free, self._sizes) if left.loops else self._rows
@@ -686,10 +629,6 @@ class SizedProduct:
 def is_ready(use: ResultUse, result: Labels, takes_strides: bool) -> bool:
     """Whether the next step can read a C-contiguous result in place, if no axis of it has size 1."""
     return use.is_ready(result, (2,) * (max(result, default=0) + 1), takes_strides)
-
-
-def _are_packed(left: Factor, right: Factor) -> bool:
-    return left.is_packed(on_right=False) and right.is_packed(on_right=True)
 
 
 def _worth_a_search(use: ResultUse) -> int:

@@ -152,6 +152,18 @@ class ResultUse(NamedTuple):
         return is_run and all(label in self.batch for label in result[: len(result) - len(contracted) - len(free)])
 
 
+def repeated(labels: Labels) -> tuple[int, int] | None:
+    """The first axis whose label comes again, and where it does; None if all labels are different.
+
+    >>> repeated((4, 3, 5, 3)), repeated((4, 3))
+    ((1, 3), None)
+    """
+    for axis, label in enumerate(labels):
+        if label in labels[axis + 1 :]:
+            return axis, labels.index(label, axis + 1)
+    return None
+
+
 def joined(runs: Iterable[Labels]) -> Labels:
     """The labels of all runs."""
     return tuple(chain.from_iterable(runs))

@@ -19,7 +19,7 @@ from einsumx.ir.layout import contiguous, inverse, layout_pattern, reshaped
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses
 from einsumx.ir.sizes import Unknown, is_known
-from einsumx.planner.array_calls import Calls, Sizes, shape_of
+from einsumx.planner.array_calls import shape_of
 from einsumx.planner.clear import Part
 from einsumx.planner.rules import Rules
 
@@ -81,21 +81,26 @@ def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: 
         parts: for each step.
         adapter: executes the calls.
         operands: how many there are.
-        rules: of the framework, for the dtype of all values.
+        rules: of the framework, for the dtype of the result.
     """
     last = parts[-1].calls
     finish = None if last.result or type(last.steps[-1].op) in _SUMS else PLUS_TIMES.finish(adapter)
     arguments, run = tuple(range(operands)), None
     if len(parts) == 1:
-        kernels = _kernels(last, parts[0].sizes, adapter, rules.dtype)
-        run = kernels[0] if operands > 2 else joined(last.order, kernels, finish)
+        kernels = _kernels(parts[0], adapter, rules.dtype)
+        if finish is None and last.slots == ((operands, arguments),):
+            run = kernels[0]
+        else:
+            run = joined(last.order, kernels, finish)
     if run is None:
         calls: list[Call] = []
-        for step, sizes, slots, start in parts:
-            names = (*slots, *range(start, start + len(step.steps)))
-            for (out, sources), kernel in zip(step.slots, _kernels(step, sizes, adapter, rules.dtype)):
+        for part in parts:
+            names = (*part.slots, *range(part.start, part.start + len(part.calls.steps)))
+            for (out, sources), kernel in zip(part.calls.slots, _kernels(part, adapter, rules.dtype)):
                 calls.append((names[out], tuple(map(names.__getitem__, sources)), kernel))
-        run = _Steps(calls, arguments, calls[-1][0], finish, {})
+        order = arranged([call[:2] for call in calls], arguments, calls[-1][0])
+        run = joined(order, [kernel for _, _, kernel in calls], finish)
+        run = run or _Steps(calls, arguments, calls[-1][0], finish, {})
     is_loud = False
     for part in parts:
         is_loud = is_loud or part.calls.is_loud
@@ -106,10 +111,10 @@ _SUMS = frozenset((Native, Matmul, Sum))
 """The ops whose result, if it has no axes, is an element."""
 
 
-def _kernels(calls: Calls, sizes: Sizes, adapter: Adapter, dtype: str) -> list[Callable[..., Any]]:
-    """The kernels of a step."""
-    kernel, kernels = adapter.kernel, []
-    for step in calls.steps:
+def _kernels(part: Part, adapter: Adapter, dtype: str) -> list[Callable[..., Any]]:
+    """The kernels of a step of a computation in a dtype."""
+    kernel, sizes, dtype, kernels = adapter.kernel, part.sizes, part.dtype or dtype, []
+    for step in part.calls.steps:
         shapes = [shape_of(source, sizes) for source in step.sources]
         kernels.append(kernel(step.sized(sizes), shapes, dtype))
     return kernels

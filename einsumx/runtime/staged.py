@@ -18,9 +18,10 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.measuring import wisdom
 from einsumx.measuring.calibration import place_of
 from einsumx.planner import clear
-from einsumx.planner.clear import Part, Roles
+from einsumx.planner.clear import Roles
 from einsumx.planner.rules import rules_of
 from einsumx.runtime import equations, execute
+from einsumx.runtime.dtype_rules import promoted
 
 if TYPE_CHECKING:
     from einsumx import log
@@ -54,14 +55,16 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     devices = set(map(adapter.device_of, signatures))
     if not numbered.inputs or len(devices) > 1:
         return None
-    found, dtype = clear.roles_of(numbered.inputs, numbered.output), operands[0].dtype
-    sizes = _sizes(found, operands, dtype)
+    found = clear.roles_of(numbered.inputs, numbered.output)
+    sizes = _sizes(found, operands)
     if sizes is None:
         return None
+    dtype = promoted(adapter, operands)
+    dtypes = {dtype, *map(_dtype_of, operands)}
     (device,) = devices
     place, count = place_of(PLUS_TIMES, adapter, device), len(operands)
     traits = place.traits
-    if dtype == "object" or (traits.dtypes is not None and dtype not in traits.dtypes):
+    if "object" in dtypes or (traits.dtypes is not None and not dtypes <= traits.dtypes):
         return None
     asked = rules_of(traits, dtype)
     known = wisdom.equations(adapter, device)
@@ -71,28 +74,23 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     if count > 2 or not (optimize is True or optimize is False or optimize == "auto"):
         equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
         path = front.searched_path(equation, optimize, operands, place, dtype, adapter)
-    if found.is_one_einsum(sizes, asked) and clear.takes_einsum(found, traits, dtype):
-        part = Part(found.einsum, sizes, tuple(range(count)), count)
-        return execute.run_of_parts([part], adapter, count, asked)
-    patterns = None if found.has_repeats else clear.patterns_of(operands)
-    if patterns is None:
-        return None
-    parts = clear.clear_parts(found, patterns, path, sizes, asked)
+    parts = clear.clear_parts(found, operands, path, sizes, asked)
     return None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
 
 
-_shape_of = attrgetter("shape")
+_shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
-def _sizes(found: Roles, operands: Sequence[Operand], dtype: str) -> tuple[int, ...] | None:
-    """The size of each label; None if one is 0 or unknown, an axis broadcasts or does not fit, or a dtype differs."""
+def _sizes(found: Roles, operands: Sequence[Operand]) -> tuple[int, ...] | None:
+    """The size of each label; None if one is unknown, an axis does not fit, or a dtype is weak."""
     sizes = [-1] * found.count
     for labels, operand in zip(found.inputs, operands):
-        if operand.dtype != dtype or operand.weak or operand.nnz is not None:
+        if operand.weak or operand.nnz is not None:
             return None
         for label, size in zip(labels, operand.shape):
-            if sizes[label] != size:
-                if sizes[label] >= 0 or type(size) is not int:
+            known = sizes[label]
+            if known != size and (size != 1 or known < 0):
+                if known not in (-1, 1) or type(size) is not int:
                     return None
                 sizes[label] = size
-    return None if 0 in sizes else tuple(sizes)
+    return tuple(sizes)
