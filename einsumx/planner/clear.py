@@ -174,7 +174,7 @@ def roles_of(inputs: tuple[Labels, ...], output: Labels) -> Roles:
 
 
 def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> bool:
-    """Whether the framework's own einsum computes the whole contraction correctly, for operands of its dtype.
+    """Whether the framework's own einsum computes the whole contraction correctly.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
@@ -186,7 +186,7 @@ def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules:
     if not traits.native_any_labels and (roles.has_repeats or not roles.count):
         return False
     shapes = [tuple(map(sizes.__getitem__, labels)) for labels in roles.inputs]
-    return all(operand.shape == shape for operand, shape in zip(operands, shapes))
+    return all(operand.shape == shape and operand.dtype == rules.dtype for operand, shape in zip(operands, shapes))
 
 
 def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
@@ -202,10 +202,10 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     count, dtype = len(operands), rules.dtype
     if 0 in sizes:
         return [roles.zeros(sizes, dtype)]
+    if roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
+        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
     dtypes = [operand.dtype for operand in operands]
     is_cast = dtypes.count(dtype) < count
-    if not is_cast and roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
-        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
     if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
         return None
     arrays = _arrays_of(roles.inputs, operands, sizes)
@@ -510,8 +510,5 @@ def one_einsum(contraction: Contraction) -> Op:
 
 def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly."""
-    equation, operands = contraction.equation, contraction.operands
-    rules = rules_of(contraction.place.traits, contraction.dtype)
-    if any(operand.dtype != rules.dtype for operand in operands):
-        return False
-    return takes_einsum(roles_of(equation.inputs, equation.output), operands, equation.sizes, rules)
+    equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    return takes_einsum(roles_of(equation.inputs, equation.output), contraction.operands, equation.sizes, rules)
