@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from einsumx.ir.program import Program
     from einsumx.measuring import findings
     from einsumx.runtime import measured
+    from einsumx.runtime.execute import Folded
     from einsumx.runtime.request import Key, Written
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
@@ -41,13 +42,13 @@ class Prepared(NamedTuple):
     Attributes:
         program: the program.
         run: the function of the operands that are not constant.
-        is_fixed: whether it always runs this program, on all operands, as the framework does by default: none is
-            constant, no other program is tried, and no option of the framework is set.
+        left: what constants leave of the program, if it always runs that, as the framework does by default; None if
+            other programs are tried, an option of the framework is set, or sizes are unknown.
     """
 
     program: Program
     run: Run
-    is_fixed: bool
+    left: Folded | None
 
 
 def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prepared:
@@ -122,10 +123,12 @@ def runnable(
         adapter = adapter.configured(options)
     if has_unknown:
         of_any_size = execute.run_of_any_size(program, adapter, constants)
-        return Prepared(program, of_any_size, is_fixed=False)
+        return Prepared(program, of_any_size, None)
     run = measured.trying(adapter, asked, is_path_free, constants) if is_measured else None
-    is_fixed = run is None and not constants and options is None
-    return Prepared(program, run or execute.run_of(program, adapter, constants), is_fixed)
+    if run is not None:
+        return Prepared(program, run, None)
+    left = execute.folded(program, adapter, constants)
+    return Prepared(program, execute.run_of(program, adapter, left), left if options is None else None)
 
 
 by_contraction = cached("plans")(runnable)
