@@ -325,7 +325,7 @@ def ready(
         fields = translation(adapter, from_key(options) if options else {})
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    if out is None and fields.keys() <= _OF_STAGES and (key is None or key[:4] == _NO_KEY[:4]):
+    if out is None and fields.keys() <= staged.KEYWORDS and (key is None or key[:4] == _NO_KEY[:4]):
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
             return run
@@ -354,9 +354,6 @@ def ready(
 
 
 _NO_KEY: Key = ("estimate", None, None, None, ())
-
-_OF_STAGES = {"optimize"}
-"""The keywords of calls that are planned in three stages, where no search is needed."""
 
 
 def _with_numbers(

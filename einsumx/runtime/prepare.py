@@ -7,15 +7,19 @@ differ only in the gaps between their rows do too, because a contraction has cla
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from einsumx.caches import cached
+from einsumx.errors import EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.program import Program
 from einsumx.measuring import effort, wisdom
 from einsumx.planner.lower import lower
-from einsumx.runtime import execute
+from einsumx.runtime import execute, staged
 from einsumx.runtime.conversion import check_byte_order, described, one_device
 from einsumx.runtime.front import contraction
 from einsumx.runtime.request import Request, as_key, from_key
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
     from einsumx.adapters.options import FrameworkOptions
     from einsumx.ir import text
     from einsumx.ir.contraction import Contraction
-    from einsumx.ir.program import Program
     from einsumx.measuring import findings
     from einsumx.runtime import measured
     from einsumx.runtime.execute import Folded
@@ -36,19 +39,27 @@ else:
     findings, measured = LazyModule("einsumx.measuring.findings"), LazyModule("einsumx.runtime.measured")
 
 
-class Prepared(NamedTuple):
+@dataclass
+class Prepared:
     """A program, and the function that runs it on arrays of its shapes, dtypes and layouts.
 
     Attributes:
-        program: the program.
+        planned: the program, or a function that makes it, where the function needs none.
         run: the function of the operands that are not constant.
         left: what constants leave of the program, if it always runs that, as the framework does by default; None if
             other programs are tried, an option of the framework is set, or sizes are unknown.
     """
 
-    program: Program
+    planned: Program | Callable[[], Program]
     run: Run
     left: Folded | None
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        if not isinstance(self.planned, Program):
+            self.planned = self.planned()
+        return self.planned
 
 
 def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prepared:
@@ -69,10 +80,17 @@ def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prep
 
 @cached("signatures")
 def by_signatures(
-    adapter: Adapter, written: Written, _: Hashable, __: str, key: Key, *signatures: Signature
+    adapter: Adapter, written: Written, mode: Hashable, level: str, key: Key, *signatures: Signature
 ) -> Prepared:
     """The same by :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`, effort, other fields, and signatures."""
-    return from_signatures(Request(written, (), **from_key(key)), adapter, signatures)
+    fields = from_key(key)
+    request = Request(written, (), **fields)
+    if mode is None and level == "estimate" and fields.keys() <= staged.KEYWORDS:
+        with suppress(EinsumxError):  # which the other road raises with all that is to be said
+            run = staged.run_of(adapter, written, signatures, request.optimize)
+            if run is not None:
+                return Prepared(lambda: from_signatures(request, adapter, signatures).program, run, is_fixed=True)
+    return from_signatures(request, adapter, signatures)
 
 
 def from_signatures(

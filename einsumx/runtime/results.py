@@ -216,7 +216,7 @@ def _adding(
             array = total(scale, added, arrays)
             return array if program.shape else adapter.element(array)
 
-        return _ordered(adapter, prepared._replace(run=plain), wanted.order)(*arrays)
+        return _ordered(adapter, replace(prepared, run=plain), wanted.order)(*arrays)
 
     if out is None:
         return new
