@@ -162,7 +162,7 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
         return out
 
     through_copy = own or copied
-    left = prepared.left
+    left = prepared.plan().left
     if left is None or fit is not None or prod(program.shape) * itemsize(program.dtype) < _LEAST:
         return through_copy
     if program.algebra is not PLUS_TIMES or adapter.dtype_name(target[2]) != program.dtype:
@@ -281,7 +281,7 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
     run, program, access = prepared.run, prepared.program, facets.out_of(adapter)
     check, may_overlap = access.check, access.may_overlap
     fit, written = _fitting(adapter, program, out), _writing(adapter, prepared, out)
-    is_view, left = program.returns_view, prepared.left
+    is_view, left = program.returns_view, prepared.plan().left
     run_into = None
     if left is not None and program.dtype == dtype == adapter.dtype_name(out[2]):
         run_into = execute.run_into(program, adapter, left, out, adds=True)
