@@ -102,6 +102,19 @@ def test_so_do_other_forms_of_a_call(call, framework):
     np.testing.assert_array_equal(out, lhs[:, None] * rhs)
 
 
+def test_so_do_expressions_with_constants_unless_out_overlaps_one(framework):
+    lhs, rhs = made(framework, (400, 400), (400,))
+    expected = np.asarray(lhs * rhs)
+    layer = einsumx.expression("ij,j->ij", lhs, (400,))
+    out = like(lhs)
+    assert copied_bytes(out, lambda: layer(rhs, out=out)) <= OBJECTS
+    np.testing.assert_array_equal(out, expected)
+    wide = made(framework, (500, 400))[0]
+    wide[:400] = lhs
+    einsumx.expression("ij,j->ij", wide[:400], (400,))(rhs, out=wide[50:450])
+    np.testing.assert_array_equal(wide[50:450], expected)
+
+
 def test_so_does_patched_code():
     lhs, rhs = made("numpy", (400,), (400,))
     out = np.ones((400, 400))

@@ -29,14 +29,32 @@ else:
     facets = LazyModule("einsumx.adapters.facets")
 
 
-def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
-    """A function that runs ``program``; it does not check its operands.
+Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
+"""The slot that an op writes, those that it reads, and its kernel."""
+
+
+class Folded(NamedTuple):
+    """What is left of a program when the ops that depend only on constants have run.
+
+    Attributes:
+        calls: the others.
+        values: what they read of constants, by slot.
+        arguments: the slots of the operands that are not constant.
+    """
+
+    calls: Sequence[Call]
+    values: Mapping[int, Array]
+    arguments: tuple[int, ...]
+
+
+def folded(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Folded:
+    """The calls of a program.
 
     Args:
         program: lowered for the adapter's framework.
         adapter: executes the ops, in the program's algebra.
-        constants: operands that are known already, by position; the function takes the others. Ops that depend only on
-            them run now, or in each call if their results would not outlast this one.
+        constants: operands that are known already, by position. Ops that depend only on them run now, or in each call
+            if their results would not outlast this one.
 
     Raises:
         EinsumxError: the adapter cannot run an op.
@@ -50,6 +68,21 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
         if context is not None:
             with context:
                 calls, values = _fold(program, adapter, constants, calls)
+    return Folded(calls, values, arguments)
+
+
+def run_of(program: Program, adapter: Adapter, left: Folded | None = None) -> Run:
+    """A function that runs ``program``; it does not check its operands.
+
+    Args:
+        program: lowered for the adapter's framework.
+        adapter: executes the ops, in the program's algebra.
+        left: what :func:`folded` leaves of it, if some operands are known already; the function takes the others.
+
+    Raises:
+        EinsumxError: the adapter cannot run an op.
+    """
+    calls, values, arguments = left or folded(program, adapter)
     finish = None if program.contraction.equation.output else _finish(program, adapter)
     run = None
     if len(calls) == 1 and calls[0][1] == arguments and finish is None:
@@ -68,10 +101,6 @@ def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None
     is_sum = type(last) in _SUMS and last.out == program.result
     is_element = is_sum and program.algebra.is_plain and program.dtype != "object"
     return None if is_element else program.algebra.finish(adapter)
-
-
-Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
-"""The slot that an op writes, those that it reads, and its kernel."""
 
 
 def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: Rules) -> Run | None:
@@ -300,12 +329,13 @@ class Update(NamedTuple):
     out: Array
 
 
-def run_into(program: Program, adapter: Adapter, target: Signature, *, adds: bool = False) -> Run | None:
+def run_into(program: Program, adapter: Adapter, left: Folded, target: Signature, *, adds: bool = False) -> Run | None:
     """A function of the operands and an array that runs a program, and writes its result in the last call of an op.
 
     Args:
         program: lowered for the adapter's framework.
         adapter: executes the ops.
+        left: what :func:`folded` leaves of the program.
         target: the signature of the array; its dtype is that of the result.
         adds: whether the function takes an :class:`Update` in the place of the array, to which it adds the result.
 
@@ -340,10 +370,10 @@ def run_into(program: Program, adapter: Adapter, target: Signature, *, adds: boo
             write(*own, out=out)
 
     is_plain = adapter.is_plain(target[0])
-    arguments = (*range(len(program.operands)), program.ops[-1].out + 1)
-    before = [call for call in _calls(program, adapter) if call[0] < op.out]
+    arguments = (*left.arguments, program.ops[-1].out + 1)
+    before = [call for call in left.calls if call[0] < op.out]
     call = op.out, (*op.sources, arguments[-1]), kernel
-    run = _Steps([*before, call], arguments, op.out, None, {}) if before or call[1] != arguments else kernel
+    run = _Steps([*before, call], arguments, op.out, None, left.values) if before or call[1] != arguments else kernel
     return adapter.prepare(run, program)
 
 

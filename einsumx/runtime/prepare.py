@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.caches import cached
 from einsumx.errors import EinsumxError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from einsumx.ir.contraction import Contraction
     from einsumx.measuring import findings
     from einsumx.runtime import measured
+    from einsumx.runtime.execute import Folded
     from einsumx.runtime.request import Key, Written
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
@@ -43,22 +44,36 @@ class Prepared:
     """A program, and the function that runs it on arrays of its shapes, dtypes and layouts.
 
     Attributes:
-        planned: the program, or a function that makes it, where the function needs none.
         run: the function of the operands that are not constant.
-        is_fixed: whether it always runs this program, on all operands, as the framework does by default: none is
-            constant, no other program is tried, and no option of the framework is set.
+        planned: the fields of :class:`Planned`, or a function that makes them, where the function needs none.
     """
 
-    planned: Program | Callable[[], Program]
     run: Run
-    is_fixed: bool
+    planned: Planned | Callable[[], Planned]
+
+    def plan(self) -> Planned:
+        """The program, and what constants leave of it."""
+        if not isinstance(self.planned, Planned):
+            self.planned = self.planned()
+        return self.planned
 
     @property
     def program(self) -> Program:
         """The program."""
-        if not isinstance(self.planned, Program):
-            self.planned = self.planned()
-        return self.planned
+        return self.plan().program
+
+
+class Planned(NamedTuple):
+    """What a function runs.
+
+    Attributes:
+        program: the program.
+        left: what constants leave of it, if the function always runs that, as the framework does by default; None if
+            other programs are tried, an option of the framework is set, or sizes are unknown.
+    """
+
+    program: Program
+    left: Folded | None = None
 
 
 def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prepared:
@@ -88,7 +103,7 @@ def by_signatures(
         with suppress(EinsumxError):  # which the other road raises with all that is to be said
             run = staged.run_of(adapter, written, signatures, request.optimize)
             if run is not None:
-                return Prepared(lambda: from_signatures(request, adapter, signatures).program, run, is_fixed=True)
+                return Prepared(run, lambda: from_signatures(request, adapter, signatures).plan())
     return from_signatures(request, adapter, signatures)
 
 
@@ -140,10 +155,12 @@ def runnable(
         adapter = adapter.configured(options)
     if has_unknown:
         of_any_size = execute.run_of_any_size(program, adapter, constants)
-        return Prepared(program, of_any_size, is_fixed=False)
+        return Prepared(of_any_size, Planned(program))
     run = measured.trying(adapter, asked, is_path_free, constants) if is_measured else None
-    is_fixed = run is None and not constants and options is None
-    return Prepared(program, run or execute.run_of(program, adapter, constants), is_fixed)
+    if run is not None:
+        return Prepared(run, Planned(program))
+    left = execute.folded(program, adapter, constants)
+    return Prepared(execute.run_of(program, adapter, left), Planned(program, left if options is None else None))
 
 
 by_contraction = cached("plans")(runnable)

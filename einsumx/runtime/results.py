@@ -162,17 +162,18 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
         return out
 
     through_copy = own or copied
-    if not prepared.is_fixed or fit is not None or prod(program.shape) * itemsize(program.dtype) < _LEAST:
+    left = prepared.plan().left
+    if left is None or fit is not None or prod(program.shape) * itemsize(program.dtype) < _LEAST:
         return through_copy
     if program.algebra is not PLUS_TIMES or adapter.dtype_name(target[2]) != program.dtype:
         return through_copy
-    run_into = execute.run_into(program, adapter, target)
+    run_into, constants = execute.run_into(program, adapter, left, target), tuple(left.values.values())
     if run_into is None:
         return through_copy
 
     def written(out: Array, *arrays: Array) -> Array:
         check(out, arrays)
-        if any(may_overlap(out, array) for array in arrays):
+        if any(may_overlap(out, array) for array in (*arrays, *constants)):
             return through_copy(out, *arrays)
         run_into(*arrays, out)
         return out
@@ -280,10 +281,10 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
     run, program, access = prepared.run, prepared.program, facets.out_of(adapter)
     check, may_overlap = access.check, access.may_overlap
     fit, written = _fitting(adapter, program, out), _writing(adapter, prepared, out)
-    is_view = program.returns_view
+    is_view, left = program.returns_view, prepared.plan().left
     run_into = None
-    if prepared.is_fixed and program.dtype == dtype == adapter.dtype_name(out[2]):
-        run_into = execute.run_into(program, adapter, out, adds=True)
+    if left is not None and program.dtype == dtype == adapter.dtype_name(out[2]):
+        run_into = execute.run_into(program, adapter, left, out, adds=True)
 
     def run_update(scale: Factors, out: Array, *arrays: Array) -> Array:
         check(out, arrays)
