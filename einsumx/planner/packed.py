@@ -213,9 +213,8 @@ class PackedRecipe(Recipe):
 
     def all_ways(self, rules: Rules) -> list[PackedWay]:
         """All ways in which a framework multiplies matrices."""
-        traits, dtype = rules.traits, rules.dtype
-        is_product = traits.max_batch_axes == 1 and dtype in traits.matmul_dtypes and dtype in traits.native_dtypes
-        may_be_inner = bool(is_product and self._contracted and traits.einsum_factor(AROUND_BATCH[False, True]))
+        traits, is_product = rules.traits, bool(rules.multiplies and self._contracted)
+        may_be_inner = is_product and traits.einsum_factor(AROUND_BATCH[False, True]) is not None
         key = traits.max_batch_axes, traits.transpose_flags, may_be_inner
         found: list[PackedWay] | None = self.ways.get(key)
         if found is None:
