@@ -21,7 +21,7 @@ from einsumx.errors import BackendError
 from einsumx.imports import imported
 from einsumx.ir.layout import broadcast
 from einsumx.ir.operand import Operand
-from einsumx.ir.ops import Matmul, Op
+from einsumx.ir.ops import Matmul, Multiply, Op, Sum
 from einsumx.ir.program import Program
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import INTEGERS, Layouts, Traits
@@ -156,6 +156,22 @@ class CupyOut(NumpyOut):
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
             raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
+
+    def kernel_into(
+        self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str, out: Signature
+    ) -> Callable[..., object] | None:
+        xp = self.xp
+        match op:
+            case Multiply():
+                return xp.multiply  # type: ignore[no-any-return]
+            case Sum() if dtype != "bool":
+                return lambda array, out: array.sum(op.axes, dtype, out)
+            case Matmul() if [len(shape) for shape in shapes] == [2, 2]:
+                # dot() writes to contiguous arrays alone. Batches are copied in matmul() itself.
+                return lambda lhs, rhs, out: (
+                    xp.dot(lhs, rhs, out) if out.flags.c_contiguous else xp.copyto(out, xp.dot(lhs, rhs))
+                )
+        return None
 
     def may_overlap(self, out: Array, array: Array) -> bool:
         return bool(self.xp.may_share_memory(out, array))

@@ -87,7 +87,8 @@ def einsum(*operands: Any, **keywords: Unpack[Keywords]) -> Any:
         *operands: an equation and arrays, ``einsum("ij,jk->ik", a, b)``; or arrays and sublists of labels in turn,
             ``einsum(a, [0, 1], b, [1, 2], [0, 2])``; or arrays and a text of names, as in einops,
             ``einsum(x, w, "batch d, d out -> batch out")``. Axes of size 1 broadcast.
-        out: an array of the result's shape to write to; it may overlap the operands.
+        out: an array of the result's shape to write to; it may overlap the operands. A large result is computed in
+            place there where the framework can do that, and nothing overlaps or is cast.
         conj: the positions of the operands whose complex conjugates are contracted: an integer or several. Negative
             ones count from the last operand. Real operands are their own conjugates.
         dtype: the dtype to compute in and to return; by default, the framework's promotion of the operands' dtypes.

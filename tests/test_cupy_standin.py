@@ -168,6 +168,27 @@ def test_overlap_is_judged_by_bounds(fake_cupy):
     assert not ADAPTER.out.may_overlap(array, fake_cupy.zeros((4, 4)))
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("i,j->ij", [(300,), (300,)]),
+        ("ijk->ij", [(300, 300, 2)]),
+        ("ij,jk->ik", [(300, 7), (7, 300)]),
+        ("bij,bjk->bik", [(5, 150, 3), (5, 3, 150)]),
+    ],
+)
+def test_a_large_result_is_written_to_out(fake_cupy, rng, equation, shapes, turned):
+    hosts = [rng.integers(-4, 5, shape).astype("float64") for shape in shapes]
+    expected = np.einsum(equation, *hosts)
+    with fake_cupy.cuda.Device(1):
+        arrays = [fake_cupy.asarray(host) for host in hosts]
+        out = fake_cupy.zeros(expected.shape[::-1]).T if turned else fake_cupy.zeros(expected.shape)
+    for _ in range(2):
+        einsumx.einsum(equation, *arrays, out=out)
+        np.testing.assert_array_equal(out.get(), expected)
+
+
 def test_arrays_with_gaps_move_between_devices(fake_cupy):
     array = on(fake_cupy, "cuda:0", np.arange(12.0).reshape(3, 4))[:, 1:3]
     moved = ADAPTER.blocks.move(array, "cuda:1")

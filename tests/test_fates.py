@@ -12,8 +12,9 @@ import pytest
 
 import einsumx
 from einsumx.adapters.registry import get_backend
+from einsumx.backends.array_api import ArrayApiAdapter
 from einsumx.ir.operand import Operand
-from einsumx.planner import clear
+from einsumx.planner import clear, packed
 from einsumx.planner.array_calls import Laid
 from einsumx.planner.lower import lower
 from einsumx.planner.rules import rules_of
@@ -180,6 +181,38 @@ def test_most_first_calls_need_no_search_and_compute_what_their_plan_does(operan
     assert staged_count >= share * count
 
 
+@pytest.mark.parametrize("operands", [1, 2, 3, 4])
+def test_all_first_calls_on_packed_arrays_need_no_plan_and_compute_what_theirs_does(operands):
+    strict = pytest.importorskip("array_api_strict")
+    adapter, draw = ArrayApiAdapter(strict), random.Random(operands)
+    for _ in range(60):
+        equation, arrays = problem(draw, 1, 20_000, operands)
+        packed = [strict.asarray(np.ascontiguousarray(array)) for array in arrays]
+        result = np.asarray(staged.run_of(adapter, equation, list(map(adapter.signature, packed)))(*packed))
+        planned = np.asarray(einsumx.plan(equation, *packed)(*packed))
+        np.testing.assert_array_equal(planned, np.einsum(equation, *arrays, optimize=True))
+        assert (result.shape, result.tobytes()) == (planned.shape, planned.tobytes()), equation
+
+
+@pytest.mark.parametrize("backend", ["array_api", "tensorflow", "paddle"])
+def test_calls_on_packed_arrays_are_those_of_their_plan(backend):
+    draw, adapter = random.Random(3), get_backend(backend)
+    for _ in range(150):
+        equation, arrays = problem(draw, 1, 20_000, draw.randint(1, 4))
+        operands = tuple([Operand(array.shape, "float32") for array in arrays])
+        asked = contraction(Request(equation, ()), adapter, operands, "cpu")
+        roles = clear.roles_of(asked.equation.inputs, asked.equation.output)
+        rules = rules_of(asked.place.traits, "float32")
+        parts = clear.clear_parts(roles, operands, asked.path, asked.equation.sizes, rules)
+        ops = [op for part in parts for op in part.calls.ops(part.sizes, part.slots, part.start)]
+        assert without_slots(ops) == without_slots(lower(asked).ops), equation
+
+
+def without_slots(ops):
+    """Calls without their slots, as views may come early or late."""
+    return sorted([str(op.renamed(dict.fromkeys((op.out, *op.sources), 0))) for op in ops])
+
+
 MIXED = "float64", "float32", "complex64", "int64", "int32", "int8", "bool"
 
 
@@ -233,6 +266,15 @@ def test_sizes_alone_ask_for_no_new_recipe():
     assert found.pair(*arrays) is recipe
     einsumx.einsum("wxyz,wvyz->wyxv", np.ones((3, 11, 5, 16)), np.ones((3, 14, 5, 16)))
     assert clear.roles_of(((0, 1, 2, 3), (0, 4, 2, 3)), (0, 2, 1, 4)) is found
+
+
+def test_sizes_alone_ask_for_no_new_recipe_of_packed_arrays():
+    strict, shapes = pytest.importorskip("array_api_strict"), [((2, 3, 4), (4, 5)), ((3, 4, 5), (5, 7))]
+    counts = []
+    for lhs, rhs in shapes:
+        einsumx.einsum("abc,cd->dba", strict.ones(lhs), strict.ones(rhs))
+        counts.append(packed.recipe_of.cache_info().misses)
+    assert counts[0] == counts[1]
 
 
 def test_what_a_product_depends_on_is_found_once():

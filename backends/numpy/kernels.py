@@ -140,6 +140,29 @@ def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
     return product(*axes)
 
 
+def _in_jobs(jobs: Callable[..., list[Kernel]], shape: Shape, dtype: str) -> Kernel:
+    """A kernel whose result is written in parts, on the pool.
+
+    Args:
+        jobs: makes the functions that write them, of ``out`` and the operands.
+        shape, dtype: of the result.
+    """
+    new = partial(np.empty, shape, dtype)
+
+    def kernel(*arrays: Any, out: Any = None) -> Any:
+        result = new() if out is None else out
+        parts = jobs(result, *arrays)
+        try:
+            pool.run(parts)
+        except BaseException:  # such as an interruption: an ``out`` is written completely all the same
+            if out is not None:
+                pool.run(parts)
+            raise
+        return result
+
+    return kernel
+
+
 def _within(box: Range, shape: Sequence[int]) -> Range:
     """The part of an operand that broadcasts to ``box``."""
     return tuple(_ALL if size == 1 else cut for cut, size in zip(box, shape))
@@ -202,7 +225,11 @@ def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Th
 
 def _shared_without_lock(shared: Kernel, alone: Kernel) -> Kernel:
     """A batch of tiny products on the pool, unless OpenBLAS packs the right matrices, as they are transposed."""
-    return lambda lhs, rhs: (alone if rhs.strides[-2] == rhs.itemsize < rhs.strides[-1] else shared)(lhs, rhs)
+
+    def product(lhs: Any, rhs: Any, out: Any = None) -> Any:
+        return (alone if rhs.strides[-2] == rhs.itemsize < rhs.strides[-1] else shared)(lhs, rhs, out=out)
+
+    return product
 
 
 def _seconds_of_product(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> float:
@@ -228,14 +255,11 @@ def _is_long_sum(rows: int, inner: int, cols: int) -> bool:
 
 def _cut_matmul(parts: Sequence[tuple[Range, Range, Range]], shape: Shape, dtype: str) -> Kernel:
     """A product in parts: for each, the ranges of both operands and of the result."""
-    new = partial(np.empty, shape, dtype)
 
-    def cut_matmul(lhs: Any, rhs: Any) -> Any:
-        out = new()
-        pool.run([partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts])
-        return out
+    def jobs(out: Any, lhs: Any, rhs: Any) -> list[Kernel]:
+        return [partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts]
 
-    return cut_matmul
+    return _in_jobs(jobs, shape, dtype)
 
 
 def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
@@ -246,10 +270,10 @@ def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
     if _is_long_sum(rows, inner, cols):
         cuts = ranges(inner, threads)
 
-        def sum_of_products(lhs: Any, rhs: Any) -> Any:
+        def sum_of_products(lhs: Any, rhs: Any, out: Any = None) -> Any:
             partials = np.empty((len(cuts), *shape), dtype)
             pool.run([partial(np.matmul, lhs[..., cut], rhs[..., cut, :], partials[i]) for i, cut in enumerate(cuts)])
-            return np.add.reduce(partials, 0)
+            return np.add.reduce(partials, 0, out=out)
 
         return sum_of_products
     if rows >= cols:
@@ -286,14 +310,11 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
         (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
         for box in _grid(shape, pieces)
     ]
-    new = partial(np.empty, shape, dtype)
 
-    def cut_multiply(lhs: Any, rhs: Any) -> Any:
-        out = new()
-        pool.run([partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts])
-        return out
+    def jobs(out: Any, lhs: Any, rhs: Any) -> list[Kernel]:
+        return [partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts]
 
-    return cut_multiply
+    return _in_jobs(jobs, shape, dtype)
 
 
 def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
@@ -317,25 +338,22 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
     if axis in kept:
         place = kept.index(axis)
         parts = [(cut, (_ALL,) * place + cut[axis:]) for cut in cuts]
-        new = partial(np.empty, result, dtype)
 
-        def cut_sum(array: Any) -> Any:
-            out = new()
-            pool.run([partial(_EINSUM, equation, array[box], out=out[place], order=order) for box, place in parts])
-            return out
+        def jobs(out: Any, array: Any) -> list[Kernel]:
+            return [partial(_EINSUM, equation, array[box], out=out[place], order=order) for box, place in parts]
 
-        return cut_sum
+        return _in_jobs(jobs, result, dtype)
     kept_labels = equation.partition("->")[2]
     merge = einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
     new_partials = partial(np.empty, (len(cuts), *result), dtype)
 
-    def sum_of_partial_sums(array: Any) -> Any:
+    def sum_of_partial_sums(array: Any, out: Any = None) -> Any:
         partials = new_partials()
         # The ellipsis makes a partial sum without axes a writable array.
         pool.run(
             [partial(_EINSUM, equation, array[cut], out=partials[i, ...], order=order) for i, cut in enumerate(cuts)]
         )
-        return merge(partials)
+        return merge(partials) if out is None else merge(partials, out=out)
 
     return sum_of_partial_sums
 
@@ -381,8 +399,8 @@ def einsum_into(equation: str, shape: Shape, dtype: str) -> Kernel:
         return partial(_EINSUM, equation)
     new = partial(np.empty, shape, dtype)
 
-    def einsum(*arrays: Any) -> Any:
-        return _EINSUM(equation, *arrays, out=new())
+    def einsum(*arrays: Any, out: Any = None) -> Any:
+        return _EINSUM(equation, *arrays, out=new() if out is None else out)
 
     return einsum
 
@@ -436,19 +454,14 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
 
     slices = ranges(sizes[cut_label], min(pieces, sizes[cut_label]))
     parts = [([box(term, cut) for term in terms], box(output, cut)) for cut in slices]
-    new = partial(np.empty, shape, dtype)
 
-    def cut_einsum(*arrays: Any) -> Any:
-        out = new()
-        pool.run(
-            [
-                partial(_EINSUM, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
-                for cuts, place in parts
-            ]
-        )
-        return out
+    def jobs(out: Any, *arrays: Any) -> list[Kernel]:
+        return [
+            partial(_EINSUM, equation, *(array[cut] for array, cut in zip(arrays, cuts)), out=out[place])
+            for cuts, place in parts
+        ]
 
-    return cut_einsum
+    return _in_jobs(jobs, shape, dtype)
 
 
 # -- updates ----------------------------------------------------------------------------------------------------

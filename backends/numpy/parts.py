@@ -12,6 +12,8 @@ from einsumx.adapters.base import Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, MemoryOrders, OutAccess, Semirings
 from einsumx.errors import BackendError
 from einsumx.imports import LazyModule
+from einsumx.ir.ops import Matmul, Multiply, Native, Op, Sum
+from einsumx.ir.traits import INTEGERS
 
 if TYPE_CHECKING:
     from einsumx.host import free_memory
@@ -68,10 +70,13 @@ class NumpyOut(OutAccess):
             self.adapter.kernels.update(out, alpha, result, beta, dtype)
 
     def may_overlap(self, out: Array, array: Array) -> bool:
+        xp = self.xp
         try:
-            return bool(self.xp.shares_memory(out, array, max_work=_OVERLAP_WORK))
+            if xp.may_share_memory(out, array) and xp.shares_memory(out, array, max_work=_OVERLAP_WORK):
+                return True
         except RuntimeError:  # NumPy gave up
             return True
+        return not (out.flags.owndata or array.flags.owndata) and self._may_share_file(out, array)
 
     @cached_property
     def _assign(self) -> Callable[..., None]:
@@ -98,6 +103,19 @@ class NumpyOut(OutAccess):
             if getattr(result, "dtype", None) == self.xp.object_:
                 result = result.astype(out.dtype)
             self.xp.copyto(out, result, casting="unsafe")
+
+    def kernel_into(
+        self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str, out: Signature
+    ) -> Callable[..., object] | None:
+        _, _, own, strides = out
+        if dtype == "object" or not own.isnative or any(stride % own.itemsize for stride in strides):
+            return None
+        if isinstance(op, Matmul):
+            takes_out = min(map(len, shapes)) > 1 and dtype not in INTEGERS
+        else:
+            takes_out = isinstance(op, Multiply | Sum | Native)
+        kernel: Callable[..., object] | None = self.adapter.kernel(op, shapes, dtype) if takes_out else None
+        return self.xp.matmul if kernel is self.xp.ndarray.dot else kernel  # dot() writes to contiguous arrays alone
 
     def written(self, run: Run, out: Signature, dtype: str) -> Run | None:
         if out[0] is not self.xp.ndarray or dtype == "object" or self.adapter.dtype_name(out[2]) != dtype:

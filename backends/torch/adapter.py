@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from importlib import import_module
 from math import inf
 from operator import methodcaller
@@ -224,6 +224,19 @@ class TorchOut(OutAccess):
             out.copy_(result * alpha)
         else:
             (out if beta == 1 else out.mul_(beta)).add_(result, alpha=alpha)
+
+    def kernel_into(
+        self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str, out: Signature
+    ) -> Callable[..., object] | None:
+        kernels, write = self.adapter._kernels, None
+        match op:
+            case Matmul() if dtype in BLAS | HALVES:
+                write = kernels.matmul_into(*shapes)
+            case Multiply() if dtype not in SIGNED:
+                write = self.xp.mul
+            case Sum() if dtype != "bool" and dtype not in SIGNED:
+                write = partial(self.xp.sum, dim=op.axes, dtype=self.adapter.dtype(dtype))
+        return None if write is None else kernels.writing(write, self.adapter.kernel(op, shapes, dtype))
 
     def product_into(self, op: Matmul, shapes: Sequence[tuple[int, ...]], dtype: str) -> Callable[..., None] | None:
         product = self.adapter._kernels.product_into(*shapes) if dtype in BLAS else None

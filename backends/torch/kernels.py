@@ -235,6 +235,35 @@ def product_into(lhs: Shape, rhs: Shape) -> Kernel | None:
     )
 
 
+def matmul_into(lhs: Shape, rhs: Shape) -> Kernel | None:
+    """The kernel of such a product of floats that writes to ``out``; None where others are as fast."""
+    if product_into(lhs, rhs) is None:
+        return None
+    if len(lhs) == 2:
+        return _mm
+    product = _batched(max(lhs[0], rhs[0]), lhs[0] == rhs[0])
+
+    def run(lhs: Array, rhs: Array, out: Array) -> Array:
+        if out.is_contiguous():
+            return product(lhs, rhs, out=out)
+        if out.mT.is_contiguous():
+            return product(rhs.mT, lhs.mT, out=out.mT)
+        return out.copy_(product(lhs, rhs))  # torch would multiply and write the matrices one by one
+
+    return run
+
+
+def writing(write: Kernel, kernel: Kernel) -> Kernel:
+    """A kernel that writes to ``out``: by ``write``, or by a copy where something observes operations."""
+
+    def run(*arrays: Array, out: Array) -> Array:
+        if is_eager((*arrays, out)) and not (out.is_conj() or out.is_neg()):
+            return write(*arrays, out=out)
+        return out.copy_(kernel(*arrays))
+
+    return run
+
+
 def integer_product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     """The same for integers: a large product is computed in float64, because torch only has plain loops for integers.
 

@@ -18,7 +18,7 @@ from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
     from einsumx.adapters.staging import Ring
-    from einsumx.ir.ops import Matmul
+    from einsumx.ir.ops import Matmul, Op
 
 np: Any = LazyModule("numpy")
 
@@ -134,6 +134,25 @@ class OutAccess(Part):
             run: returns a new array.
             out: the signature of ``out``.
             dtype: of the result.
+        """
+        return None
+
+    def kernel_into(
+        self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str, out: Signature
+    ) -> Callable[..., object] | None:
+        """The kernel of ``op`` with ``out=``, which writes the result there instead of making a new array.
+
+        None, the default, to make one and copy it. The kernel is called only for arrays of which :meth:`may_overlap` is
+        False. No error may leave a part of the result: an interruption may come between two of the framework's
+        functions, and memory may run out in each, so a kernel that writes in parts has to complete them all the same.
+
+        Args:
+            op: the last op of a plan that is no view.
+            shapes: of its sources.
+            dtype: of its sources, of the result, and of ``out``.
+            out: the signature of ``out``. The array that is passed is a view of ``out`` in the shape of the result,
+                with positive strides, in which no two elements share memory; for products, one of the last two axes has
+                unit stride.
         """
         return None
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from time import sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx.caches import cache_clear
@@ -164,6 +165,21 @@ class _Call:
         self._ended = allocate_lock()
         self._ended.acquire()
         self._errors: list[BaseException] = []
+        self._helpers = 0
+
+    def help(self) -> None:
+        """As :meth:`work`, for a thread of the pool."""
+        with self._lock:
+            self._helpers += 1
+        self.work()
+        with self._lock:
+            self._helpers -= 1
+
+    def drop(self) -> None:
+        """Drop the jobs that no thread has begun, and wait for those that the pool's threads have."""
+        self._jobs.clear()
+        while self._helpers:
+            sleep(1e-4)
 
     def work(self) -> None:
         """Execute jobs until none is left."""
@@ -219,10 +235,14 @@ class _Pool:
         if helpers > self._workers:
             self._grow(helpers)
         call = _Call(jobs)
-        for _ in range(helpers):
-            self._calls.put(call)
-        call.work()
-        call.wait()
+        try:
+            for _ in range(helpers):
+                self._calls.put(call)
+            call.work()
+            call.wait()
+        except BaseException:  # perhaps a signal handler's, while others write to what the caller is about to use
+            call.drop()
+            raise
 
     def _grow(self, workers: int) -> None:
         with self.lock:
@@ -241,7 +261,7 @@ class _Pool:
         while True:
             call = next_call()
             cpus = _bound(cpus)
-            call.work()
+            call.help()
             del call
 
 
@@ -301,7 +321,7 @@ def run(jobs: Sequence[Job]) -> None:
         blas.release(hold)
 
 
-def alone(function: Callable[..., Any], *arguments: Any) -> Any:
+def alone(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """The result of a function, with BLAS in this thread alone.
 
     >>> alone(max, 1, 2)
@@ -310,7 +330,7 @@ def alone(function: Callable[..., Any], *arguments: Any) -> Any:
     blas = _blas()
     hold = blas.hold()
     try:
-        return function(*arguments)
+        return function(*arguments, **keywords)
     finally:
         blas.release(hold)
 

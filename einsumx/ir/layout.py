@@ -226,6 +226,18 @@ def cut(axes: Sequence[int], continues: Callable[[tuple[int, ...], int], bool]) 
     return runs
 
 
+def merged_runs(source: Sequence[int], target: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """The axes before a transpose from one order to another, as runs of those that stay neighbours, and its axes.
+
+    >>> merged_runs((0, 1, 2, 3), (2, 3, 0, 1))
+    (((0, 1), (2, 3)), (1, 0))
+    """
+    follower = dict(pairwise(source))
+    runs = cut(target, lambda run, axis: follower.get(run[-1]) == axis)
+    before = sorted(runs, key=lambda run: source.index(run[0]))
+    return tuple(before), tuple(map(before.index, runs))
+
+
 def merged_transpose(
     source: Sequence[int], target: Sequence[int], sizes: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -236,11 +248,8 @@ def merged_transpose(
     >>> merged_transpose((0, 1, 2, 3), (2, 3, 0, 1), (4, 5, 6, 7))
     ((20, 42), (1, 0))
     """
-    long = [axis for axis in source if sizes[axis] != 1]
-    follower = dict(pairwise(long))
-    runs = cut([axis for axis in target if sizes[axis] != 1], lambda run, axis: follower.get(run[-1]) == axis)
-    before = sorted(runs, key=lambda run: long.index(run[0]))
-    return tuple([prod([sizes[axis] for axis in run]) for run in before]), tuple(map(before.index, runs))
+    runs, axes = merged_runs(*[[axis for axis in order if sizes[axis] != 1] for order in (source, target)])
+    return tuple([prod([sizes[axis] for axis in run]) for run in runs]), axes
 
 
 def ranges(size: int, count: int) -> list[slice]:

@@ -152,8 +152,8 @@ def last_uses(calls: Sequence[tuple[int, Sequence[int]]], result: int) -> dict[i
     unused.discard(result)
     last: dict[int, list[int]] = {}
     for out, sources in reversed(calls):
-        own = [slot for slot in (*dict.fromkeys(sources), out) if slot in unused]
-        if own:
-            last[out] = own
-            unused.difference_update(own)
+        for slot in (*sources, out):
+            if slot in unused:
+                unused.remove(slot)
+                last.setdefault(out, []).append(slot)
     return last

@@ -7,7 +7,7 @@ lie, and from their sizes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import prod
@@ -25,10 +25,10 @@ from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
 
 if TYPE_CHECKING:
-    from einsumx.planner import narrow, ways
+    from einsumx.planner import narrow, packed, ways
     from einsumx.planner.ways import Ways
 else:  # most pairs need no search, nor casts
-    narrow = LazyModule("einsumx.planner.narrow")
+    narrow, packed = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.packed")
     ways = LazyModule("einsumx.planner.ways")
 
 
@@ -174,7 +174,7 @@ def roles_of(inputs: tuple[Labels, ...], output: Labels) -> Roles:
 
 
 def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> bool:
-    """Whether the framework's own einsum computes the whole contraction correctly, for operands of its dtype.
+    """Whether the framework's own einsum computes the whole contraction correctly.
 
     Some kernels have wrong gradients for repeated labels and without labels, all for axes that broadcast.
     """
@@ -186,7 +186,7 @@ def takes_einsum(roles: Roles, operands: Sequence[Operand], sizes: Sizes, rules:
     if not traits.native_any_labels and (roles.has_repeats or not roles.count):
         return False
     shapes = [tuple(map(sizes.__getitem__, labels)) for labels in roles.inputs]
-    return all(operand.shape == shape for operand, shape in zip(operands, shapes))
+    return all(operand.shape == shape and operand.dtype == rules.dtype for operand, shape in zip(operands, shapes))
 
 
 def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Sizes, rules: Rules) -> list[Part] | None:
@@ -202,14 +202,14 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     count, dtype = len(operands), rules.dtype
     if 0 in sizes:
         return [roles.zeros(sizes, dtype)]
+    if roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
+        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
     dtypes = [operand.dtype for operand in operands]
     is_cast = dtypes.count(dtype) < count
-    if not is_cast and roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
-        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
     if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
         return None
     arrays = _arrays_of(roles.inputs, operands, sizes)
-    if arrays is None:
+    if arrays is None or (rules.is_packed and (is_cast or roles.has_repeats)):
         return None
     parts: list[Part] = []
     slots, start = list(range(count)), count
@@ -223,6 +223,8 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     labels = tuple([array.labels for array in arrays])
     if labels != roles.inputs:
         roles = roles_of(labels, roles.output)
+    if rules.is_packed and count < 3:
+        return [Part(packed.calls_of(arrays, roles.output, sizes, rules), sizes, tuple(slots), start)]
     if count == 2:
         product = calls_of(roles.pair(*arrays), sizes, rules)
         return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
@@ -296,16 +298,20 @@ class NetworkStep:
         kept: the labels of the result.
         partner: the value with which the result is multiplied; None for the last step.
         contracted, batch: the labels that this product sums, and those that it keeps in both.
+
+    Attributes:
+        use: how the result is used, if arrays have no strides.
     """
 
-    __slots__ = ("_batch", "_contracted", "_einsums", "_kept", "_recipes", "pair", "partner")
+    __slots__ = ("_batch", "_contracted", "_einsums", "_recipes", "kept", "pair", "partner", "use")
 
     def __init__(
         self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
     ) -> None:
         self.pair, self.partner = pair, partner
-        self._kept, self._contracted, self._batch = kept, contracted, batch
-        self._recipes: dict[tuple[Laid, Laid, Labels | None], tuple[Recipe, Labels, Labels]] = {}
+        self.use = ResultUse()
+        self.kept, self._contracted, self._batch = kept, contracted, batch
+        self._recipes: dict[Hashable, tuple[Recipe, Labels, Labels]] = {}
         self._einsums: dict[tuple[Laid, Laid], Calls] = {}
 
     def einsum(self, lhs: Laid, rhs: Laid, sizes: Sizes, rules: Rules) -> Calls | None:
@@ -316,7 +322,7 @@ class NetworkStep:
             sizes: of all labels.
             rules: of the framework.
         """
-        if self.partner is None or needs_no_view(lhs.labels, rhs.labels, self._kept):
+        if self.partner is None or needs_no_view(lhs.labels, rhs.labels, self.kept):
             return None
         labels = dict.fromkeys((*lhs.labels, *rhs.labels))
         innermost = min([sizes[array.labels[-1]] for array in (lhs, rhs) if array.labels], default=1)
@@ -324,32 +330,41 @@ class NetworkStep:
             return None
         calls = self._einsums.get((lhs, rhs))
         if calls is None:
-            arrays, result = (lhs, rhs), tuple([label for label in labels if label in self._kept])
+            arrays, result = (lhs, rhs), tuple([label for label in labels if label in self.kept])
             calls = self._einsums[arrays] = Calls(arrays).native((0, 1), arrays, result)
         return calls
 
-    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None) -> tuple[Recipe, Labels, Labels]:
+    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None, ones: Labels | None) -> tuple[Recipe, Labels, Labels]:
         """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
 
         Args:
             lhs, rhs: the two values.
             other: the labels of the partner in memory order; None if it is not there yet.
+            ones: those of size 1, if arrays have no strides.
         """
-        key = lhs, rhs, other
+        key = lhs, rhs, other, ones
         found = self._recipes.get(key)
         if found is None:
             names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
             numbers = dict(zip(names, count()))
             if self.partner is None:
-                kept = tuple(map(numbers.__getitem__, self._kept))
+                kept = tuple(map(numbers.__getitem__, self.kept))
                 use = ResultUse(kept)
             else:
-                kept = tuple([number for label, number in numbers.items() if label in self._kept])
-                contracted = [numbers[label] for label in other or () if label in self._contracted]
-                batch = [numbers[label] for label in other or () if label in self._batch]
-                use = ResultUse(None, tuple(contracted), tuple(batch))
-            found = recipe_of(renamed(lhs, numbers), renamed(rhs, numbers), use, kept), names, kept
-            self._recipes[key] = found
+                kept = tuple([number for label, number in numbers.items() if label in self.kept])
+                contracted, batch = self.use.contracted, self.use.batch
+                if ones is None:
+                    contracted, batch = [
+                        tuple([label for label in other or () if label in some])
+                        for some in (self._contracted, self._batch)
+                    ]
+                use = ResultUse(None, *[tuple(map(numbers.__getitem__, each)) for each in (contracted, batch)])
+            arrays = renamed(lhs, numbers), renamed(rhs, numbers)
+            if ones is None:
+                recipe = recipe_of(*arrays, use, kept)
+            else:
+                recipe = packed.recipe_of(*arrays, use, kept, tuple([numbers[one] for one in ones if one in numbers]))
+            found = self._recipes[key] = recipe, names, kept
         return found
 
 
@@ -364,7 +379,7 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
     made: dict[int, Labels] = dict(enumerate(inputs))
     pairs = _nodes(path, len(inputs))
     partners = {node: other for pair in pairs for node, other in (pair, pair[::-1])}
-    steps = []
+    steps, orders = [], [*inputs]
     for node, (first, second) in enumerate(pairs, len(inputs)):
         lhs, rhs = made.pop(first), made.pop(second)
         labels, summed = list(lhs), alone[:]
@@ -380,6 +395,15 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
         contracted = [label for label in kept if uses[label] == 2]
         batch = [label for label in kept if uses[label] > 2]
         steps.append(NetworkStep((first, second), output if partner is None else kept, partner, contracted, batch))
+        orders.append(tuple(sorted(kept)))
+    for last in steps:
+        for node, other in (last.pair, last.pair[::-1]):
+            if node >= len(inputs):
+                step = steps[node - len(inputs)]
+                shared = [label for label in orders[other] if label in step.kept]
+                batch = [label for label in shared if label in last.kept]
+                contracted = [label for label in shared if label not in batch]
+                step.use = ResultUse(None, tuple(contracted), tuple(batch))
     return steps
 
 
@@ -417,8 +441,11 @@ def _network(
         if calls is not None:
             made[node] = Laid(calls.result)
         else:
-            other = None if partner is None else made.get(partner)
-            found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory)
+            if rules.is_packed:
+                found, names, kept = step.recipe(lhs, rhs, None, packed.ones_of(sizes))
+            else:
+                other = None if partner is None else made.get(partner)
+                found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory, None)
             own = tuple(map(size, names))
             calls = calls_of(found, own, rules)
             if calls is None:
@@ -445,8 +472,10 @@ def direct_ops(contraction: Contraction) -> tuple[tuple[Op, ...], int] | None:
 
 
 def direct_parts(contraction: Contraction) -> list[Part] | None:
-    """The calls of a contraction, if they are clear."""
+    """The calls of a contraction, if they are clear; those of packed arrays are left to their lowering."""
     equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    if rules.is_packed and 0 not in equation.sizes:
+        return None
     roles = roles_of(equation.inputs, equation.output)
     return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
 
@@ -481,8 +510,5 @@ def one_einsum(contraction: Contraction) -> Op:
 
 def may_be_one_einsum(contraction: Contraction) -> bool:
     """Whether the framework's own einsum computes the whole contraction correctly."""
-    equation, operands = contraction.equation, contraction.operands
-    rules = rules_of(contraction.place.traits, contraction.dtype)
-    if any(operand.dtype != rules.dtype for operand in operands):
-        return False
-    return takes_einsum(roles_of(equation.inputs, equation.output), operands, equation.sizes, rules)
+    equation, rules = contraction.equation, rules_of(contraction.place.traits, contraction.dtype)
+    return takes_einsum(roles_of(equation.inputs, equation.output), contraction.operands, equation.sizes, rules)

@@ -27,13 +27,13 @@ from einsumx.planner.terms import Labels, ResultUse, Term
 if TYPE_CHECKING:
     from einsumx.ir import simplify
     from einsumx.ir import values as slots
-    from einsumx.planner import einsum, narrow, packed, strided_lowering
+    from einsumx.planner import einsum, narrow, packed_lowering, strided_lowering
     from einsumx.planner.lowering import Lowering
 else:  # the direct road needs none of these
     simplify, narrow = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.narrow")
     slots = LazyModule("einsumx.ir.values")
     strided_lowering = LazyModule("einsumx.planner.strided_lowering")
-    packed, einsum = LazyModule("einsumx.planner.packed"), LazyModule("einsumx.planner.einsum")
+    packed_lowering, einsum = LazyModule("einsumx.planner.packed_lowering"), LazyModule("einsumx.planner.einsum")
 
 _CLEARLY = 0.7
 """The most time of other conjugates, relative to that of those of the operands, with which they are made instead."""
@@ -90,7 +90,7 @@ def lowering_of(traits: Traits) -> type[Lowering]:
         case "strided":
             return strided_lowering.StridedLowering
         case "packed":
-            return packed.PackedLowering
+            return packed_lowering.PackedLowering
         case "einsum":
             return einsum.EinsumLowering
 
@@ -279,7 +279,7 @@ def _with_conjugates(
 
 def _conjugate(lowering: Lowering, term: Term, *, lazily: bool) -> Term:
     """The complex conjugate of a term, C-contiguous in the order of its axes in memory."""
-    term = lowering.permute(term, term.memory)
+    term = lowering.settled(lowering.permute(term, term.memory))
     return lowering.term(lowering.add(ops.Conjugate, term.slot, lazily), term.labels)
 
 

@@ -1,20 +1,19 @@
 """``Lowering``: the ops of a contraction as they are written, and the labels and strides of each value.
 
 How a pair is computed depends on how arrays lie in memory, so each kind has a subclass, in a module of its own:
-:mod:`~einsumx.planner.strided_lowering`, :mod:`~einsumx.planner.packed`, and :mod:`~einsumx.planner.einsum`.
+:mod:`~einsumx.planner.strided_lowering`, :mod:`~einsumx.planner.packed_lowering`, and :mod:`~einsumx.planner.einsum`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from math import prod
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 from einsumx.ir import ops
-from einsumx.ir.cost_model import CostModel, run_counters
+from einsumx.ir.cost_model import CostModel
 from einsumx.ir.layout import contiguous
 from einsumx.ir.loops import Loops, outer_loops
 from einsumx.ir.operand import Operand
@@ -59,44 +58,6 @@ class Pair(NamedTuple):
         kept = (*self.batch, *self.lhs_free, *self.rhs_free)
         return self.use.target(kept) or kept
 
-    @property
-    def is_dots(self) -> bool:
-        """Whether it consists of products of vectors, one for each element of the result."""
-        return bool(self.batch) and not (self.lhs_free or self.rhs_free)
-
-
-class Side(NamedTuple):
-    """How a product of matrices reads an operand.
-
-    Attributes:
-        term: the operand.
-        rows: its free labels along the matrices, in order.
-        is_turned: its matrices lie as ``[contracted, rows]``.
-        is_copied: it is copied into that order first.
-        loops: the free labels that become batch axes.
-    """
-
-    term: Term
-    rows: Labels
-    is_turned: bool
-    is_copied: bool
-    loops: Labels = ()
-
-    @property
-    def name(self) -> str:
-        """``rows/loops``, and whether the matrices are transposed, and copied."""
-        loops = f"/{listed(self.loops)}" if self.loops else ""
-        return f"{listed(self.rows)}{loops}{'t' * self.is_turned}{'c' * self.is_copied}"
-
-
-def product_name(
-    batch: Sequence[str], sides: Sequence[Side], contracted: Labels, summed: Labels = (), *, swapped: bool
-) -> str:
-    """The name of a product of matrices, from those of its axes and operands."""
-    sums = f"{listed(contracted)}+{listed(summed)}" if summed else listed(contracted)
-    operands = "*".join([side.name for side in sides])
-    return f"matmul {':'.join([*batch, operands])} {sums}{' swapped' * swapped}".rstrip()
-
 
 def listed(labels: Labels) -> str:
     """The numbers of labels.
@@ -131,7 +92,6 @@ class Lowering:
         self.listed: list[list[Candidate]] = []
         self.names = names
         self._models: dict[str, CostModel] = {}
-        self._copies: dict[tuple[str, Labels, Labels], float] = {}
 
     def model(self, dtype: str) -> CostModel:
         """What ops in a dtype cost."""
@@ -150,15 +110,6 @@ class Lowering:
     def long(self, labels: Sequence[int]) -> list[int]:
         """``labels`` without those of size 1."""
         return [label for label in labels if self.sizes[label] != 1]
-
-    def copy_seconds(self, dtype: str, source: Labels, target: Labels) -> float:
-        """The time of a copy from one order of axes to another."""
-        key = dtype, source, target
-        if key not in self._copies:
-            before, after = self.long(source), self.long(target)
-            runs, turned = self.size(run_counters(before, after)), before[-1:] != after[-1:]
-            self._copies[key] = self.model(dtype).copy(self.size(before), runs, turned=turned)
-        return self._copies[key]
 
     def term(self, slot: int, labels: Labels, strides: tuple[int, ...] | None = None) -> Term:
         """The term in a slot; C-contiguous without strides."""
@@ -208,11 +159,6 @@ class Lowering:
     def reshape(self, slot: int, labels: Labels) -> Term:
         """A C-contiguous value with an axis for each label; nothing is copied."""
         return self.term(self.add(ops.Reshape, slot, self.shape(labels)), labels)
-
-    def merged(self, term: Term, runs: Sequence[Labels], reason: str = "") -> int:
-        """The slot of a term with an axis for each run of labels."""
-        term = self.permute(term, tuple(chain.from_iterable(runs)), reason)
-        return self.add(ops.Reshape, term.slot, tuple(map(self.size, runs)))
 
     def first(self, term: Term, labels: Collection[int]) -> Term:
         """Drop ``labels``, whose strides are 0."""
@@ -352,7 +298,7 @@ class Lowering:
     def _aligned(self, term: Term, order: Labels) -> int:
         """The slot of ``term`` with its axes in ``order`` and axes of size 1 for missing labels."""
         reason = "its axes in the order of the product"
-        term = self.permute(term, tuple(filter(term.labels.__contains__, order)), reason)
+        term = self.permute(self.settled(term), tuple(filter(term.labels.__contains__, order)), reason)
         if term.labels == order:
             return term.slot
         first = next((place for place, label in enumerate(order) if label in term.labels), len(order))
@@ -363,7 +309,7 @@ class Lowering:
 
     def native(self, terms: Sequence[Term], result: Labels) -> Term:
         """A call of the framework's own einsum, with its result in this order."""
-        slots = tuple([term.slot for term in terms])
+        slots = tuple([self.settled(term).slot for term in terms])
         equation = native_equation([term.labels for term in terms], result)
         return self.term(self.add(ops.Native, slots, equation), result)
 

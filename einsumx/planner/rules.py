@@ -26,13 +26,14 @@ class Rules:
         batch, matrix, tiny: see :class:`~einsumx.ir.traits.Layouts`.
         takes: whether a product takes batch axes with any strides, and any number of them.
         rate: the multiply-adds per second of its own einsum in small arrays; 0 if there is none.
-        is_direct: its arrays have strides and views, and products are computed in the dtype itself.
+        is_packed: its arrays have no strides, and it multiplies matrices in the dtype by nothing but matmul.
+        is_direct: these or arrays with strides and views, and products are computed in the dtype itself.
         is_inexact: the dtype has infinities and nan.
     """
 
     __slots__ = (
-        "batch", "dtype", "has_einsum", "has_loops", "has_matmul", "is_direct", "is_inexact", "matrix", "model",
-        "multiplies", "rate", "rates", "takes", "tiny", "traits",
+        "batch", "dtype", "has_einsum", "has_loops", "has_matmul", "is_direct", "is_inexact", "is_packed", "matrix",
+        "model", "multiplies", "rate", "rates", "takes", "tiny", "traits",
     )  # fmt: skip
 
     def __init__(self, traits: Traits, dtype: str) -> None:
@@ -46,7 +47,9 @@ class Rules:
         self.takes = layouts.batch == "strided", layouts.batch == "strided" and traits.max_batch_axes is None
         self.rate = traits.rates.sweep or traits.rates.native
         self.has_loops = self.rate > 0 and dtype in traits.native_dtypes
-        self.is_direct = traits.strided and traits.views and dtype not in dict(traits.widen)
+        self.is_packed = traits.arrays == "packed" and self.multiplies and not traits.native_dtypes
+        is_usual = traits.views if traits.strided else self.is_packed and not traits.views
+        self.is_direct = is_usual and dtype not in dict(traits.widen)
 
     def is_tiny(self, steps: int, rows: float, labels: int, calls: int = 1) -> bool:
         """Whether the own einsum loops for less than the overhead of the calls that it saves, or of its own.

@@ -111,11 +111,6 @@ class Factor:
         elif loops:
             self.copied = _NOT_MERGED
 
-    def is_packed(self, on_right: bool) -> bool:
-        """Whether it is C-contiguous as a product reads it on one side."""
-        order = (*self.contracted, *self.free) if on_right else (*self.free, *self.contracted)
-        return not (self.array.has_gaps or self.copied) and self.array.memory == (*self.own, *order)
-
     def reading(self, copied: str, contracted: Labels) -> Factor:
         """The operand in place; or, for a reason, as a copy with its innermost axis innermost.
 
@@ -397,7 +392,7 @@ class Recipe:
         if not is_matmul:
             return None
         if self.batch and rows == cols == 1 and not may_be_native:
-            return None if left.rows or right.rows else self._dots(sizes, rules, matrices, inner)
+            return None
         return SizedProduct(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
 
     def _takes_ones(self, inner: int) -> bool:
@@ -417,34 +412,6 @@ class Recipe:
             found.lacks_ones = True
             self.shorter[ones] = found
         return found
-
-    def _dots(self, sizes: Sizes, rules: Rules, matrices: int, inner: int) -> Calls | None:
-        """Products of vectors, one for each element of the batch: of matrices, or of elements that are summed.
-
-        Args:
-            sizes, rules: as for :meth:`way`.
-            matrices: how many products there are.
-            inner: the elements of each vector.
-        """
-        if rules.batch != "strided":  # such a product moves less than one of elements where it copies nothing
-            return None
-        memory, most = self.left.array.memory, rules.traits.max_batch_axes
-        model, steps, rates = rules.model, matrices * inner, rules.rates
-        summed = self.sum_of_products(sizes, rules, steps, matrices)
-        product, reading = model.matmul(1, matrices, 1, 1, inner, (False, True)) + 2 * rates.view, None
-        if memory != self.right.array.memory:  # an operand is copied, unless loops over tiny vectors read any strides
-            if inner >= rules.tiny or len(self.batch) > 1:
-                product += model.copy(steps)
-        elif self.is_readable:
-            reading = self.readings.get(IN_PLACE) or self.reading(IN_PLACE)
-            if most is not None and len(self.batch) > most:
-                reading = self.fused(IN_PLACE)
-            if reading is not None:
-                product += reading.turns(False, rules.takes) * rates.view
-        if product <= summed:
-            is_one_call = reading is not None and (most is None or len(reading.runs) <= most)
-            return reading.calls(is_swapped=False) if reading is not None and is_one_call else None
-        return self.summed_products()
 
     def sum_of_products(self, sizes: Sizes, rules: Rules, steps: int, matrices: int) -> float:
         """The estimated time of :meth:`summed_products`.
@@ -560,9 +527,8 @@ class SizedProduct:
             if fused is None or (copied != IN_PLACE and len(fused.runs) > most):
                 return None
             reading = fused
-        layout = rules.batch if reading.batch else rules.matrix
-        if layout != "strided":
-            return self._of_packed(reading, layout == "C")
+        if (rules.batch if reading.batch else rules.matrix) != "strided":
+            return None
         turns, is_swapped = reading.turns(False, rules.takes), False
         elements = self._matrices * self._rows * self._cols
         slower = 0.0 if elements * self._inner <= _SMALL else self._slower(*reading.sides)
@@ -621,16 +587,6 @@ class SizedProduct:
         copied = model.copy(elements, turned=is_small) + model.matmul(1, matrices, rows, others, inner)
         return model.matmul(1, matrices * (rows // height), height, others, inner) < copied
 
-    def _of_packed(self, reading: Reading, is_in_order: bool) -> Calls | None:
-        """A product where operands with gaps are copied, or all that are not in C order; None if it copies."""
-        is_swapped = is_in_order and not _are_packed(*reading.sides)
-        if is_swapped and not _are_packed(*reading.ordered(is_swapped)):
-            return None
-        if any(side.copied or side.array.has_gaps for side in reading.sides):
-            return None
-        is_unreadable = reading.turns(is_swapped, self._rules.takes) >= _UNREADABLE
-        return None if is_unreadable else reading.calls(is_swapped)
-
     def _slower(self, left: Factor, right: Factor) -> float:
         """The seconds by which a product takes longer than with its sides swapped."""
         rows = span(left.free, self._sizes) if left.loops else self._rows
@@ -673,10 +629,6 @@ class SizedProduct:
 def is_ready(use: ResultUse, result: Labels, takes_strides: bool) -> bool:
     """Whether the next step can read a C-contiguous result in place, if no axis of it has size 1."""
     return use.is_ready(result, (2,) * (max(result, default=0) + 1), takes_strides)
-
-
-def _are_packed(left: Factor, right: Factor) -> bool:
-    return left.is_packed(on_right=False) and right.is_packed(on_right=True)
 
 
 def _worth_a_search(use: ResultUse) -> int:

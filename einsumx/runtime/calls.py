@@ -343,7 +343,7 @@ def _of_fields(
 ) -> Run:
     """:func:`ready`, with the equation and the fields of a request."""
     _, _, added, kinds, _ = key or _NO_KEY
-    if out is None and fields.keys() <= _OF_STAGES and (key is None or key[:4] == _NO_KEY[:4]):
+    if out is None and fields.keys() <= staged.KEYWORDS and (key is None or key[:4] == _NO_KEY[:4]):
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
             return run
@@ -392,9 +392,6 @@ def _capped(
 
 
 _NO_KEY: Key = ("estimate", None, None, None, ())
-
-_OF_STAGES = {"optimize"}
-"""The keywords of calls that are planned in three stages, where no search is needed."""
 
 
 def _with_numbers(

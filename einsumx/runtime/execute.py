@@ -11,12 +11,11 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import finalize
 
-from einsumx.adapters.base import Adapter, Array, Run
+from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.errors import EinsumxError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
-from einsumx.ir.layout import contiguous, inverse, reshaped
-from einsumx.ir.operand import Operand
+from einsumx.ir.layout import contiguous, inverse, layout_pattern, reshaped
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses
 from einsumx.ir.sizes import Unknown, is_known
@@ -30,14 +29,32 @@ else:
     facets = LazyModule("einsumx.adapters.facets")
 
 
-def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Run:
-    """A function that runs ``program``; it does not check its operands.
+Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
+"""The slot that an op writes, those that it reads, and its kernel."""
+
+
+class Folded(NamedTuple):
+    """What is left of a program when the ops that depend only on constants have run.
+
+    Attributes:
+        calls: the others.
+        values: what they read of constants, by slot.
+        arguments: the slots of the operands that are not constant.
+    """
+
+    calls: Sequence[Call]
+    values: Mapping[int, Array]
+    arguments: tuple[int, ...]
+
+
+def folded(program: Program, adapter: Adapter, constants: Mapping[int, Array] | None = None) -> Folded:
+    """The calls of a program.
 
     Args:
         program: lowered for the adapter's framework.
         adapter: executes the ops, in the program's algebra.
-        constants: operands that are known already, by position; the function takes the others. Ops that depend only on
-            them run now, or in each call if their results would not outlast this one.
+        constants: operands that are known already, by position. Ops that depend only on them run now, or in each call
+            if their results would not outlast this one.
 
     Raises:
         EinsumxError: the adapter cannot run an op.
@@ -51,6 +68,21 @@ def run_of(program: Program, adapter: Adapter, constants: Mapping[int, Array] | 
         if context is not None:
             with context:
                 calls, values = _fold(program, adapter, constants, calls)
+    return Folded(calls, values, arguments)
+
+
+def run_of(program: Program, adapter: Adapter, left: Folded | None = None) -> Run:
+    """A function that runs ``program``; it does not check its operands.
+
+    Args:
+        program: lowered for the adapter's framework.
+        adapter: executes the ops, in the program's algebra.
+        left: what :func:`folded` leaves of it, if some operands are known already; the function takes the others.
+
+    Raises:
+        EinsumxError: the adapter cannot run an op.
+    """
+    calls, values, arguments = left or folded(program, adapter)
     finish = None if program.contraction.equation.output else _finish(program, adapter)
     run = None
     if len(calls) == 1 and calls[0][1] == arguments and finish is None:
@@ -69,10 +101,6 @@ def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None
     is_sum = type(last) in _SUMS and last.out == program.result
     is_element = is_sum and program.algebra.is_plain and program.dtype != "object"
     return None if is_element else program.algebra.finish(adapter)
-
-
-Call: TypeAlias = tuple[int, tuple[int, ...], Callable[..., Any]]
-"""The slot that an op writes, those that it reads, and its kernel."""
 
 
 def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: Rules) -> Run | None:
@@ -301,53 +329,66 @@ class Update(NamedTuple):
     out: Array
 
 
-def run_into(program: Program, adapter: Adapter, strides: Sequence[int] | None) -> Run | None:
-    """A function of the operands and an :class:`Update` that runs a program and the update, in one call at the end.
+def run_into(program: Program, adapter: Adapter, left: Folded, target: Signature, *, adds: bool = False) -> Run | None:
+    """A function of the operands and an array that runs a program, and writes its result in the last call of an op.
 
     Args:
         program: lowered for the adapter's framework.
         adapter: executes the ops.
-        strides: of ``out``, in elements; None if it is C-contiguous. Its dtype is that of the result.
+        left: what :func:`folded` leaves of the program.
+        target: the signature of the array; its dtype is that of the result.
+        adds: whether the function takes an :class:`Update` in the place of the array, to which it adds the result.
 
     Returns:
-        The function; None if the program does not end in a product that the framework adds to an ``out`` of this layout
-        better than :meth:`~einsumx.adapters.facets.OutAccess.update` does.
+        The function; None if the framework has none for the last op, or for this layout, that is better than
+        :meth:`~einsumx.adapters.facets.OutAccess.write_new` or :meth:`~einsumx.adapters.facets.OutAccess.update`.
     """
-    product = next((op for op in reversed(program.ops) if isinstance(op, Matmul)), None)
-    if product is None or not program.shape:
+    op = next((op for op in reversed(program.ops) if not isinstance(op, Transpose | Reshape)), None)
+    if op is None or not program.shape or program.values[op.out].dtype != program.dtype:
         return None
-    views = program.ops[program.ops.index(product) + 1 :]
-    undo = _undone(product, views, program.values, contiguous(program.shape) if strides is None else strides)
-    if undo is None or program.values[product.out].dtype != program.dtype:
+    undo = _undone(op, program, adapter.operand(target).strides)
+    sources = [program.values[slot] for slot in op.sources]
+    if undo is None or any(source.dtype != program.dtype for source in sources):
         return None
-    lhs, rhs = product.sources
-    shapes = program.values[lhs].shape, program.values[rhs].shape
-    add = facets.out_of(adapter).product_into(product, shapes, program.values[lhs].dtype)
-    if add is None:
+    shapes, access = [source.shape for source in sources], facets.out_of(adapter)
+    if not adds:
+        write = access.kernel_into(op, shapes, program.dtype, target)
+    else:
+        write = access.product_into(op, shapes, program.dtype) if isinstance(op, Matmul) else None
+    if write is None:
         return None
 
-    def kernel(lhs: Array, rhs: Array, update: Update) -> None:
-        out = update.out
+    def kernel(*arrays: Any) -> None:
+        *own, last = arrays
+        out = last.out if adds else last
+        out = out if is_plain else adapter.plain(out)
         for view in undo:
             out = adapter.transpose(out, view.axes) if isinstance(view, Transpose) else adapter.reshape(out, view.shape)
-        add(update.alpha, lhs, rhs, update.beta, out)
+        if adds:
+            write(last.alpha, *own, last.beta, out)
+        else:
+            write(*own, out=out)
 
-    arguments = (*range(len(program.operands)), program.ops[-1].out + 1)
-    before = [call for call in _calls(program, adapter) if call[0] < product.out]
-    return adapter.prepare(
-        _Steps([*before, (product.out, (lhs, rhs, arguments[-1]), kernel)], arguments, product.out, None, {}), program
-    )
+    is_plain = adapter.is_plain(target[0])
+    arguments = (*left.arguments, program.ops[-1].out + 1)
+    before = [call for call in left.calls if call[0] < op.out]
+    call = op.out, (*op.sources, arguments[-1]), kernel
+    run = _Steps([*before, call], arguments, op.out, None, left.values) if before or call[1] != arguments else kernel
+    return adapter.prepare(run, program)
 
 
-def _undone(
-    product: Matmul, views: Sequence[Op], values: Sequence[Operand], strides: Sequence[int]
-) -> list[Transpose | Reshape] | None:
-    """The views that turn ``out`` into an array for ``product`` itself, which ``views`` turn into the result.
+def _undone(last: Op, program: Program, strides: Sequence[int] | None) -> list[Transpose | Reshape] | None:
+    """The views that turn ``out`` into an array for the op ``last`` itself, whose result the ops after it view.
 
-    None if there are none, or if BLAS cannot write to such matrices.
+    None if there are none, if elements share memory or lie in reverse, or if BLAS cannot write to such matrices.
     """
-    if [op.sources for op in views] != [(op.out,) for op in (product, *views)[: len(views)]]:
+    views, values = program.ops[program.ops.index(last) + 1 :], program.values
+    if [*[op.sources for op in views], (program.result,)] != [(op.out,) for op in (last, *views)]:
         return None
+    pattern = layout_pattern(program.shape, strides)
+    if pattern is None or any(step < 1 for _, step in pattern):
+        return None
+    strides = contiguous(program.shape) if strides is None else strides
     undone: list[Transpose | Reshape] = []
     for op in reversed(views):
         if isinstance(op, Transpose):
@@ -359,7 +400,7 @@ def _undone(
             strides = steps
         else:
             return None
-    return undone if 1 in strides[-2:] else None
+    return undone if 1 in strides[-2:] or not isinstance(last, Matmul) else None
 
 
 def _fold(

@@ -13,7 +13,7 @@ from einsumx.measuring.findings import Finding, key_of, now
 from einsumx.measuring.trials import Attempt, Trials
 from einsumx.planner.candidates import candidates, selected_program
 from einsumx.planner.selection import Selection
-from einsumx.runtime.execute import run_of
+from einsumx.runtime.execute import folded, run_of
 
 _MOST_OPERANDS = 32
 """The most operands of a contraction whose candidates are tried; for more, making them takes too long."""
@@ -59,7 +59,8 @@ def trying(
 
     def compiled(selection: Selection) -> Run:
         program = programs.get(selection)  # None for a combination of candidates
-        return run_of(program or selected_program(contraction, selection), adapter, constants)
+        program = program or selected_program(contraction, selection)
+        return run_of(program, adapter, folded(program, adapter, constants))
 
     def report(attempts: Sequence[Attempt], chosen: Attempt) -> None:
         seconds = chosen.least, attempts[0].least

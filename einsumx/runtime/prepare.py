@@ -7,15 +7,19 @@ differ only in the gaps between their rows do too, because a contraction has cla
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.caches import cached
+from einsumx.errors import EinsumxError
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.program import Program
 from einsumx.measuring import effort, wisdom
 from einsumx.planner.lower import lower
-from einsumx.runtime import execute
+from einsumx.runtime import execute, staged
 from einsumx.runtime.conversion import check_byte_order, described, one_device
 from einsumx.runtime.front import contraction
 from einsumx.runtime.request import Request, as_key, from_key
@@ -26,28 +30,50 @@ if TYPE_CHECKING:
     from einsumx.adapters.options import FrameworkOptions
     from einsumx.ir import text
     from einsumx.ir.contraction import Contraction
-    from einsumx.ir.program import Program
     from einsumx.measuring import findings
     from einsumx.runtime import measured
+    from einsumx.runtime.execute import Folded
     from einsumx.runtime.request import Key, Written
 else:
     log, text = LazyModule("einsumx.log"), LazyModule("einsumx.ir.text")
     findings, measured = LazyModule("einsumx.measuring.findings"), LazyModule("einsumx.runtime.measured")
 
 
-class Prepared(NamedTuple):
+@dataclass
+class Prepared:
     """A program, and the function that runs it on arrays of its shapes, dtypes and layouts.
 
     Attributes:
-        program: the program.
         run: the function of the operands that are not constant.
-        is_fixed: whether it always runs this program, on all operands, as the framework does by default: none is
-            constant, no other program is tried, and no option of the framework is set.
+        planned: the fields of :class:`Planned`, or a function that makes them, where the function needs none.
+    """
+
+    run: Run
+    planned: Planned | Callable[[], Planned]
+
+    def plan(self) -> Planned:
+        """The program, and what constants leave of it."""
+        if not isinstance(self.planned, Planned):
+            self.planned = self.planned()
+        return self.planned
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        return self.plan().program
+
+
+class Planned(NamedTuple):
+    """What a function runs.
+
+    Attributes:
+        program: the program.
+        left: what constants leave of it, if the function always runs that, as the framework does by default; None if
+            other programs are tried, an option of the framework is set, or sizes are unknown.
     """
 
     program: Program
-    run: Run
-    is_fixed: bool
+    left: Folded | None = None
 
 
 def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prepared:
@@ -68,10 +94,17 @@ def prepare(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Prep
 
 @cached("signatures")
 def by_signatures(
-    adapter: Adapter, written: Written, _: Hashable, __: str, key: Key, *signatures: Signature
+    adapter: Adapter, written: Written, mode: Hashable, level: str, key: Key, *signatures: Signature
 ) -> Prepared:
     """The same by :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`, effort, other fields, and signatures."""
-    return from_signatures(Request(written, (), **from_key(key)), adapter, signatures)
+    fields = from_key(key)
+    request = Request(written, (), **fields)
+    if mode is None and level == "estimate" and fields.keys() <= staged.KEYWORDS:
+        with suppress(EinsumxError):  # which the other road raises with all that is to be said
+            run = staged.run_of(adapter, written, signatures, request.optimize)
+            if run is not None:
+                return Prepared(run, lambda: from_signatures(request, adapter, signatures).plan())
+    return from_signatures(request, adapter, signatures)
 
 
 def from_signatures(
@@ -122,10 +155,12 @@ def runnable(
         adapter = adapter.configured(options)
     if has_unknown:
         of_any_size = execute.run_of_any_size(program, adapter, constants)
-        return Prepared(program, of_any_size, is_fixed=False)
+        return Prepared(of_any_size, Planned(program))
     run = measured.trying(adapter, asked, is_path_free, constants) if is_measured else None
-    is_fixed = run is None and not constants and options is None
-    return Prepared(program, run or execute.run_of(program, adapter, constants), is_fixed)
+    if run is not None:
+        return Prepared(run, Planned(program))
+    left = execute.folded(program, adapter, constants)
+    return Prepared(execute.run_of(program, adapter, left), Planned(program, left if options is None else None))
 
 
 by_contraction = cached("plans")(runnable)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from einsumx.adapters.registry import is_stored, owner, serving
 from einsumx.caches import Uncacheable
-from einsumx.dtypes import Casting, can_cast
+from einsumx.dtypes import Casting, can_cast, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
+from einsumx.ir.algebra import PLUS_TIMES
 
 if TYPE_CHECKING:
     from einsumx.adapters import facets
@@ -145,22 +147,42 @@ def _ordered_mantissa(orders: MemoryOrders, run: Run, order: Order) -> Run:
 def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
     """A function of ``out`` and the operands that writes the result to ``out`` and returns it.
 
-    Before any work it checks what arrays of equal signatures may differ in: whether ``out`` can be written.
+    Before any work it checks what arrays of equal signatures may differ in: whether ``out`` can be written. The last op
+    of a large result writes it to ``out`` itself, if ``out`` overlaps no operand.
     """
     run, program = prepared.run, prepared.program
     access, fit, is_view = facets.out_of(adapter), _fitting(adapter, program, target), program.returns_view
     own = None if is_view or fit is not None else access.written(run, target, program.dtype)
-    if own is not None:
-        return own
-    check, write = access.check, access.write if is_view else access.write_new
+    check, may_overlap, write = access.check, access.may_overlap, access.write if is_view else access.write_new
 
-    def run_into(out: Array, *arrays: Array) -> Array:
+    def copied(out: Array, *arrays: Array) -> Array:
         check(out, arrays)
         result = run(*arrays)
         write(out if fit is None else fit(out, result), result)
         return out
 
-    return run_into
+    through_copy = own or copied
+    left = prepared.plan().left
+    if left is None or fit is not None or prod(program.shape) * itemsize(program.dtype) < _LEAST:
+        return through_copy
+    if program.algebra is not PLUS_TIMES or adapter.dtype_name(target[2]) != program.dtype:
+        return through_copy
+    run_into, constants = execute.run_into(program, adapter, left, target), tuple(left.values.values())
+    if run_into is None:
+        return through_copy
+
+    def written(out: Array, *arrays: Array) -> Array:
+        check(out, arrays)
+        if any(may_overlap(out, array) for array in (*arrays, *constants)):
+            return through_copy(out, *arrays)
+        run_into(*arrays, out)
+        return out
+
+    return written
+
+
+_LEAST = 1 << 19
+"""The least bytes of a result whose copy takes longer than to find out whether ``out`` overlaps an operand."""
 
 
 def _adding(
@@ -194,7 +216,7 @@ def _adding(
             array = total(scale, added, arrays)
             return array if program.shape else adapter.element(array)
 
-        return _ordered(adapter, prepared._replace(run=plain), wanted.order)(*arrays)
+        return _ordered(adapter, replace(prepared, run=plain), wanted.order)(*arrays)
 
     if out is None:
         return new
@@ -258,25 +280,24 @@ def _updating(adapter: Adapter, prepared: Prepared, out: Signature, dtype: str) 
     """
     run, program, access = prepared.run, prepared.program, facets.out_of(adapter)
     check, may_overlap = access.check, access.may_overlap
-    fit = _fitting(adapter, program, out)
-    is_view = program.returns_view
+    fit, written = _fitting(adapter, program, out), _writing(adapter, prepared, out)
+    is_view, left = program.returns_view, prepared.plan().left
     run_into = None
-    if prepared.is_fixed and program.dtype == dtype == adapter.dtype_name(out[2]):
-        run_into = execute.run_into(program, adapter, adapter.operand(out).strides)
+    if left is not None and program.dtype == dtype == adapter.dtype_name(out[2]):
+        run_into = execute.run_into(program, adapter, left, out, adds=True)
 
     def run_update(scale: Factors, out: Array, *arrays: Array) -> Array:
         check(out, arrays)
         alpha, beta = scale.within(dtype)
+        if alpha == 1 and beta == 0:
+            return written(out, *arrays)
         if run_into is not None and not any(may_overlap(out, array) for array in arrays):
             run_into(*arrays, execute.Update(alpha, beta, out))
             return out
         result = adapter.boxed(run(*arrays), program.dtype)
         if fit is not None:
             out = fit(out, result)
-        if alpha == 1 and beta == 0:
-            (access.write if is_view else access.write_new)(out, result)
-        else:
-            access.update(alpha, adapter.copy(result) if is_view else result, beta, out, dtype)
+        access.update(alpha, adapter.copy(result) if is_view else result, beta, out, dtype)
         return out
 
     return run_update

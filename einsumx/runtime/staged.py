@@ -33,6 +33,10 @@ else:
     log, front = LazyModule("einsumx.log"), LazyModule("einsumx.runtime.front")
 
 
+KEYWORDS = frozenset(["optimize"])
+"""The keywords of calls that are planned in three stages."""
+
+
 def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], optimize: Any = "auto") -> Run | None:
     """The function for operands of these signatures, if it is clear without a search; otherwise None.
 
