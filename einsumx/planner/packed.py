@@ -159,6 +159,8 @@ class PackedWay(Way):
 class PackedRecipe(Recipe):
     """A product of two arrays in C order, for all sizes with which the same labels have size 1.
 
+    It has the fastest of all its ways, and none of the readings of its base.
+
     Args:
         arrays, use, keep: as for :class:`~einsumx.planner.strided.Recipe`.
         ones: the labels of size 1.
@@ -168,8 +170,7 @@ class PackedRecipe(Recipe):
     """
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels, ones: Labels) -> None:
-        super().__init__(arrays, use, keep)
-        self.ones = ones
+        self.arrays, self.use, self.keep, self.ones = arrays, use, keep, ones
         lhs, rhs = arrays
         before = PackedCalls(arrays, ones)
         gone = without(ones, keep)
@@ -181,9 +182,6 @@ class PackedRecipe(Recipe):
         self._contracted = without(shared, self.batch)
         self._free = without(self.labels[0], shared), without(self.labels[1], shared)
         self.ways, self._multiplied, self._orders = {}, {}, None
-
-    def read(self) -> None:
-        """Nothing is left to be found out."""
 
     def begun(self) -> PackedCalls:
         return PackedCalls((), self.ones, self._before)
@@ -247,12 +245,12 @@ class PackedRecipe(Recipe):
 
         Even if it lies in order, another order costs a copy, which may spare a larger one of the result.
         """
-        free = self._free[place]
+        free, memory = self._free[place], without(self.labels[place], self.ones)
         ways = list(combinations(dict.fromkeys([free, self.use.preferred(free)]), (False, True)))
         found = [
             Access(place, rows, turned, False)
             for rows, turned in ways
-            if not self.copies(self.labels[place], joined(axes.of(rows, turned)))
+            if without(joined(axes.of(rows, turned)), self.ones) == memory
         ]
         known = [side.rows for side in found] if has_flags else []
         return [*found, *[Access(place, rows, turned, True) for rows, turned in ways if rows not in known]]
