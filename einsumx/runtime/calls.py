@@ -10,6 +10,7 @@ a signal handler raises while a plan is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -354,14 +355,17 @@ def _of_fields(
             request = request.named(adapter)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    if request.memory_limit is not None:
+    if out is not None and request.algebra.has_exponents:
+        raise Uncacheable
+    prepared = None
+    if request.memory_limit is None:
+        prepared = prepare.from_signatures(request, adapter, signatures)
+        request = replace(request, memory_limit=caps.of_windows(prepared, adapter, signatures))
+    if prepared is None or request.memory_limit is not None:
         if out is not None or kinds is not None:
             raise Uncacheable
         limited: Run = hooks.ready_under_limit(request, adapter, signatures)
         return limited
-    if out is not None and request.algebra.has_exponents:
-        raise Uncacheable
-    prepared = prepare.from_signatures(request, adapter, signatures)
     if out is None and request.order == "K" and kinds is None:
         return prepared.run
     try:

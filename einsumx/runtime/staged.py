@@ -57,7 +57,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     except TypeError:  # a label that is no key
         return None
     devices = set(map(adapter.device_of, signatures))
-    if not numbered.inputs or len(devices) > 1:
+    if not numbered.inputs or len(devices) > 1 or any(operand.has_many_windows for operand in operands):
         return None
     found = clear.roles_of(numbered.inputs, numbered.output)
     sizes = _sizes(found, operands)
