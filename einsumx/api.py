@@ -6,10 +6,11 @@ Planner, plans and everything for memory limits are imported when first used, to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, overload
 
-from einsumx.adapters import hooks
+from einsumx.adapters import hooks, replacement
 from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError
@@ -43,15 +44,15 @@ if TYPE_CHECKING:
     from einsumx.ir import text as ir_text
     from einsumx.ir.operand import Operand
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
-    from einsumx.runtime import conversion, factors, front, limits, prepare
+    from einsumx.runtime import caps, conversion, factors, front, limits, prepare
     from einsumx.runtime import shapes as described
     from einsumx.runtime import stored as stored_arrays
-    from einsumx.runtime.limits import MemoryAmount, MemoryLimit
+    from einsumx.runtime.limits import Cap, MemoryAmount, MemoryLimit
     from einsumx.runtime.signatures import A, NumpyResult, Value
     from einsumx.streaming import gradients, repeated
     from einsumx.streaming import run as streaming_run
 else:
-    factors = LazyModule("einsumx.runtime.factors")
+    caps, factors = LazyModule("einsumx.runtime.caps"), LazyModule("einsumx.runtime.factors")
     conversion, front = LazyModule("einsumx.runtime.conversion"), LazyModule("einsumx.runtime.front")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
     gradients, repeated = LazyModule("einsumx.streaming.gradients"), LazyModule("einsumx.streaming.repeated")
@@ -249,6 +250,8 @@ def computed(request: Request) -> Any:
     if lazy_module is not None:
         return lazy_module.einsum(request)
     if request.memory_limit is not None:
+        if isinstance(request.memory_limit, limits.Cap):
+            return _capped(request, request.memory_limit)
         return gradients.recorded(request)
     adapter, arrays = conversion.arrays_of(inputs, request.adapter)
     if added is not None:
@@ -258,6 +261,19 @@ def computed(request: Request) -> Any:
     if request.out is None and request.order == "K" and request.factors is None:
         return prepared.run(*arrays)
     return deliver(adapter, prepared, arrays, request, added)
+
+
+def _capped(request: Request, cap: Cap) -> Any:
+    """The result of a call under the limit of a patch: in blocks if its plan takes more memory, and if it can be."""
+    free = replace(request, memory_limit=None)
+    adapter, arrays = conversion.arrays_of(list(request.operands), request.adapter)
+    signatures = adapter.signatures(request.written, arrays)
+    if caps.is_exceeded(cap, free, adapter, signatures):
+        try:
+            return gradients.recorded(replace(request, memory_limit=cap.limit))
+        except BackendError as error:  # before any work, such as that the call is traced
+            replacement.say_unlimited(request.written, str(error).partition("\n")[0])
+    return computed(free)
 
 
 OF_SHAPES = {"device": "", "dtypes": "float64", "stored": False}

@@ -4,6 +4,7 @@
 DEBUG     each new plan: equation, shapes, path, number of ops, calls of the framework's own einsum, arithmetic, bytes
           copied, peak memory
 INFO      calls that :func:`einsumx.patch` leaves to the framework, with the reason, once per replacement
+INFO      calls that run without the memory limit of their patch, with the reason, once per replacement
 INFO      contractions of many seconds, for which a longer search for a path may pay
 INFO      blocks: the tiling of a contraction with a memory limit, each tenth of its blocks, and its end; smaller ones
           after memory ran out

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import Parameter, getattr_static, signature
 from threading import RLock, Thread
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from einsumx.adapters.base import Adapter
@@ -27,8 +27,9 @@ from einsumx.adapters.replacement import (
 )
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
-from einsumx.errors import BackendError, EinsumxError
+from einsumx.errors import BackendError, EinsumxError, MemoryLimitError
 from einsumx.runtime.calls import cached_first
+from einsumx.runtime.limits import Cap, MemoryAmount
 from einsumx.runtime.request import Keywords, array_places, fields_of
 from einsumx.runtime.served import is_served, unserved_out
 from einsumx.scalars import as_python
@@ -40,21 +41,45 @@ _OURS = _KEYWORDS - {"out", "dtype", "order", "casting", "optimize"}
 
 _lock = RLock()
 
+Amount: TypeAlias = MemoryAmount | None
+"""A memory limit; None for no limit."""
+
 
 class _Scope:
     """A block of :func:`patched`.
 
     Args:
         names: the names that it replaces.
+        limit: the limit of their calls.
         outer: the block around it, in the same thread or in the one that started it.
     """
 
-    def __init__(self, names: Sequence[Names], outer: _Scope | None) -> None:
-        self.names, self.outer = names, outer
+    def __init__(self, names: Sequence[Names], limit: Amount, outer: _Scope | None) -> None:
+        self.names, self.limits, self.outer = names, (limit,), outer
 
 
 _block: ContextVar[_Scope | None] = ContextVar("einsumx_patched", default=None)
 """The innermost block around what runs. Threads and tasks that start in a block still have it when it has ended."""
+
+
+class _Replacements(dict[Amount, Function]):
+    """The replacements of a function by the limit of their calls; those of the last limits are kept, with their plans.
+
+    Args:
+        make: makes one for a limit.
+    """
+
+    def __init__(self, make: Callable[[Amount], Function]) -> None:
+        self._make = make
+
+    def __missing__(self, limit: Amount) -> Function:
+        function = self[limit] = self._make(limit)
+        for oldest in tuple(self)[1:-_MOST_LIMITS]:  # the first one is that without a limit
+            self.pop(oldest, None)
+        return function
+
+
+_MOST_LIMITS = 8
 
 
 class _Place(NamedTuple):
@@ -64,8 +89,9 @@ class _Place(NamedTuple):
         owner, name: the module or class, and the attribute's name.
         held: the value of that name that the owner itself has; None if a class inherits it.
         native: the framework's function.
-        ours: its replacement for the process.
-        chosen: its replacement for blocks: calls ``ours`` in these, and ``native`` elsewhere.
+        ours: its replacements for the process.
+        chosen: its replacement for blocks and for limits: calls the replacement that holds in the block around the
+            call, and ``native`` where none does.
         imported: the names of loaded modules that refer to one of these functions, if they are replaced too.
         restored: called when all names are the framework's own functions again.
     """
@@ -74,7 +100,7 @@ class _Place(NamedTuple):
     name: str
     held: Any
     native: Function
-    ours: Function
+    ours: _Replacements
     chosen: Function
     imported: Bindings | None
     restored: Callable[[], None] | None
@@ -87,13 +113,13 @@ class Names:
         library: provides the names, when the first replacement starts.
 
     Attributes:
-        patches: how many calls of :func:`patch` hold in the process.
+        patches: the limits of the calls of :func:`patch` that hold in the process, of which the last one counts.
         blocks: the open blocks.
     """
 
     def __init__(self, library: Replaceable) -> None:
         self._library = library
-        self.patches = 0
+        self.patches: tuple[Amount, ...] = ()
         self.blocks: set[_Scope] = set()
         self._places: list[_Place] = []  # kept after the last replacement, because the functions have caches
         self._is_replaced = False
@@ -104,8 +130,11 @@ class Names:
         if is_replaced and not self._is_replaced and not (self._places and all(map(_is_native, self._places))):
             self._places = self._current_places()
         self._is_replaced = is_replaced
+        limits = {*self.patches[-1:], *(limit for block in self.blocks for limit in block.limits)}
         for place in self._places:
-            function = place.ours if self.patches else place.chosen if self.blocks else place.native
+            function = place.chosen if is_replaced else place.native
+            if self.patches and len(limits) == 1 and (place.imported is None or limits == {None}):
+                function = place.ours[self.patches[-1]]
             _set(place, function)
             if place.imported is not None:
                 place.imported.assign(function)
@@ -113,58 +142,83 @@ class Names:
             for restored in {place.restored for place in self._places if place.restored is not None}:
                 restored()
 
-    def is_replaced_here(self) -> bool:
-        """Whether an open block around what runs replaces the names."""
+    def limits_here(self) -> tuple[Amount, ...]:
+        """The limits of the patches that hold where this runs, of which the last one counts; empty without a patch."""
         block = _block.get()
         while block is not None:
             if block in self.blocks:
-                return True
+                return block.limits
             block = block.outer
-        return False
+        return self.patches
 
     def _current_places(self) -> list[_Place]:
         """The names with their current functions; two names for one function get the same replacement."""
-        by_functions: dict[tuple[Function, Function], _Place] = {}
-        replacements: dict[tuple[Any, ...], Function] = {}
+        by_functions: dict[tuple[Any, ...], _Place] = {}
         places = []
         for name in self._library.names():
             native, held = getattr(name.owner, name.name), vars(name.owner).get(name.name)
             key = native, name.ours, name.around
-            if key not in replacements:
-                replacements[key] = self._replacement(name, native)
-            ours = replacements[key]
-            if (native, ours) not in by_functions:
-                chosen = _in_blocks(self.is_replaced_here, native, ours)
-                imported = Bindings(native, ours, chosen) if name.everywhere else None
-                by_functions[native, ours] = _Place(
-                    name.owner, name.name, held, native, ours, chosen, imported, name.restored
-                )
-                for function in (ours, chosen):
-                    setattr(function, OWN, native)
-                    if name.tell is not None:
-                        name.tell(function)
-            places.append(by_functions[native, ours]._replace(owner=name.owner, name=name.name, held=held))
+            if key not in by_functions:
+                ours = _Replacements(partial(self._replacement, name, native))
+                chosen = _told(name, native, _chosen(self.limits_here, native, ours))
+                imported = Bindings(native, ours[None], chosen) if name.everywhere else None
+                by_functions[key] = _Place(name.owner, name.name, held, native, ours, chosen, imported, name.restored)
+            places.append(by_functions[key]._replace(owner=name.owner, name=name.name, held=held))
         return places
 
-    def _replacement(self, name: Name, native: Function) -> Function:
-        """The function to call instead of ``native``."""
+    def _replacement(self, name: Name, native: Function, limit: Amount) -> Function:
+        """The function to call instead of ``native`` under a limit."""
+        cap = None if limit is None else Cap(limit)
         if name.ours is not None:
-            return name.ours(native)
-        ours = behind(cast(Adapter, self._library), native)  # others say how each name is replaced
-        return ours if name.around is None else name.around(native, ours)
+            ours = name.ours(native)
+            return _told(name, native, ours if cap is None or not name.is_einsum else _limited(native, ours, cap))
+        ours = behind(cast(Adapter, self._library), native, cap)  # others say how each name is replaced
+        return _told(name, native, ours if name.around is None else name.around(native, ours))
+
+    def check_limit(self) -> None:
+        """Raise BackendError if calls of these names cannot keep a memory limit."""
+        if getattr(self._library, "blocks", None) is None:
+            raise BackendError(
+                f"a patch of {self._library.name!r} takes no memory_limit=, as einsumx does not compute its calls in "
+                "blocks; leave memory_limit= away"
+            )
 
 
-def _in_blocks(is_replaced_here: Callable[[], bool], native: Function, ours: Function) -> Function:
-    """A function that calls ``ours`` in some blocks, and ``native`` elsewhere."""
+def _told(name: Name, native: Function, function: Function) -> Function:
+    """A function that the name can refer to, with the marks of a replacement."""
+    setattr(function, OWN, native)
+    if name.tell is not None:
+        name.tell(function)
+    return function
+
+
+def _limited(native: Function, ours: Function, cap: Cap) -> Function:
+    """A replacement whose calls keep a limit, unless they have their own."""
 
     @wraps(native)
     def function(*operands: Any, **options: Any) -> Any:
-        return ours(*operands, **options) if is_replaced_here() else native(*operands, **options)
+        return ours(*operands, **_capped(options, cap))
 
     return function
 
 
-def patch(*frameworks: str) -> None:
+def _capped(options: dict[str, Any], cap: Cap | None) -> dict[str, Any]:
+    """The keywords of a call with the limit of its patch, unless they have one."""
+    return options if cap is None or options.get("memory_limit") is not None else {**options, "memory_limit": cap}
+
+
+def _chosen(limits_here: Callable[[], tuple[Amount, ...]], native: Function, ours: _Replacements) -> Function:
+    """A function that calls the replacement for the limit that holds, or ``native`` where there is no patch."""
+
+    @wraps(native)
+    def function(*operands: Any, **options: Any) -> Any:
+        limits = limits_here()
+        return ours[limits[-1]](*operands, **options) if limits else native(*operands, **options)
+
+    return function
+
+
+def patch(*frameworks: str, memory_limit: MemoryAmount | None = None) -> None:
     """Make the ``einsum`` of frameworks run einsumx in the whole process, for existing code that calls it.
 
     This replaces ``numpy.einsum``, ``torch.einsum``, ``jax.numpy.einsum``, ``cupy.einsum``, ``mx.np.einsum``,
@@ -184,11 +238,20 @@ def patch(*frameworks: str) -> None:
     Names bound before (``from numpy import einsum``) keep the original, except with MXNet and opt_einsum. Functions
     that ``jax.jit`` has compiled keep what they recorded.
 
+    Under a ``memory_limit=``, calls whose plan would allocate more memory are computed in blocks, as by
+    ``einsumx.einsum(..., memory_limit=)``; all others run as without it. A call that fits in no way raises a
+    MemoryLimitError. Calls that cannot be computed in blocks run without the limit and are logged: those that a
+    framework traces, such as by ``jax.jit``, or that are spread over devices. A call with its own ``memory_limit=``
+    keeps that.
+
     Args:
         *frameworks: backends' names, such as ``"numpy"`` or ``"torch"``; or ``"dask"``, or ``"opt_einsum"``.
+        memory_limit: the most memory that a call may allocate: bytes, or text such as ``"4GB"``; no fraction.
 
     Raises:
-        BackendError: no name, an unknown backend, or a framework that cannot be imported or has no einsum.
+        BackendError: no name, an unknown backend, or a framework that cannot be imported or has no einsum, or that
+            computes nothing in blocks, and there is a limit.
+        ValueError, TypeError: the limit is no amount of memory.
 
     >>> import einsumx, numpy as np
     >>> einsumx.patch("numpy")
@@ -196,47 +259,59 @@ def patch(*frameworks: str) -> None:
     (2, 3)
     >>> einsumx.unpatch("numpy")
     """
-    for names in _names_of(frameworks):
-        _change(names, 1)
+    limit = _as_amount(memory_limit)
+    for names in _names_of(frameworks, limit):
+        with _lock:
+            say_anew()
+            names.patches = (*names.patches, limit)
+            names.assign()
 
 
 def unpatch(*frameworks: str) -> None:
-    """Undo a :func:`patch` of these names. When the last one is undone, the frameworks have their own functions again.
+    """Undo the last :func:`patch` of these names. Without any, the frameworks have their own functions again.
 
     Raises:
         BackendError: as :func:`patch` does.
     """
     for names in _names_of(frameworks):
-        _change(names, -1)
+        with _lock:
+            names.patches = names.patches[:-1]
+            names.assign()
 
 
-def _change(names: Names, change: int) -> None:
-    with _lock:
-        if change > 0:
-            say_anew()
-        names.patches = max(names.patches + change, 0)
-        names.assign()
+def _as_amount(limit: MemoryAmount | None) -> Amount:
+    """The value of ``memory_limit=``; raises ValueError or TypeError."""
+    if limit is None:
+        return None
+    cap = Cap(limit)
+    if not cap.limit.is_lasting:
+        raise ValueError(
+            f"memory_limit={limit!r} of a patch is a fraction, and the free memory would have to be looked up in each "
+            "call; give bytes, such as '4GB'"
+        )
+    return cap.amount
 
 
 @contextmanager
-def patched(*frameworks: str) -> Iterator[None]:
+def patched(*frameworks: str, memory_limit: MemoryAmount | None = None) -> Iterator[None]:
     """A ``with`` block, or a decorator of a function, in which the ``einsum`` of frameworks runs einsumx.
 
     It holds in the current thread or asyncio task, and in the threads and tasks that start in the block, as long as the
-    block is open. Blocks nest, in each other and in :func:`patch`.
+    block is open. Blocks nest, in each other and in :func:`patch`; the innermost one's ``memory_limit`` counts.
 
     Args:
-        *frameworks: as for :func:`patch`.
+        *frameworks, memory_limit: as for :func:`patch`.
 
     Raises:
-        BackendError: as :func:`patch` does.
+        BackendError, ValueError, TypeError: as :func:`patch` does.
 
     >>> import einsumx, numpy as np
     >>> with einsumx.patched("numpy"):
     ...     np.einsum("ij,jk->ik", np.eye(2), np.ones((2, 3))).shape
     (2, 3)
     """
-    block = _Scope(_names_of(frameworks), _block.get())
+    limit = _as_amount(memory_limit)
+    block = _Scope(_names_of(frameworks, limit), limit, _block.get())
     token = _block.set(block)
     try:
         _open(block)
@@ -295,15 +370,19 @@ def _run_in(block: _Scope, thread: Thread, run: Callable[[], None]) -> None:
 _known: WeakKeyDictionary[Replaceable, Names] = WeakKeyDictionary()
 
 
-def _names_of(frameworks: Sequence[str]) -> list[Names]:
-    """The names of backends' frameworks, or of client libraries.
+def _names_of(frameworks: Sequence[str], limit: Amount = None) -> list[Names]:
+    """The names of backends' frameworks, or of client libraries, whose calls are to keep a limit.
 
     Raises:
-        BackendError: no name, an unknown one, or a library that cannot be imported or has no einsum.
+        BackendError: no name, an unknown one, or a library that cannot be imported, has no einsum or keeps no limit.
     """
     if not frameworks:
         raise BackendError("no library is named; name those whose einsum is to run einsumx, such as 'numpy'")
-    return [names_of(replaceable(name)) for name in frameworks]
+    found = [names_of(replaceable(name)) for name in frameworks]
+    if limit is not None:
+        for names in found:
+            names.check_limit()
+    return found
 
 
 def names_of(library: Replaceable) -> Names:
@@ -337,8 +416,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def behind(adapter: Adapter, native: Function) -> Function:
-    """The replacement of ``native``, an einsum function of the adapter's framework, to which it falls back."""
+def behind(adapter: Adapter, native: Function, cap: Cap | None = None) -> Function:
+    """The replacement of ``native``, an einsum function of the adapter's framework, to which it falls back.
+
+    ``cap`` is the limit of its patch.
+    """
     name = f"{native.__module__}.{native.__qualname__}"
     keywords = _Keywords(native)
 
@@ -349,13 +431,14 @@ def behind(adapter: Adapter, native: Function) -> Function:
             # Both functions may read the labels of a sublist.
             operands = tuple([list(each) if hasattr(each, "__next__") else each for each in operands])
             try:
-                if has_array and not options:
+                if has_array and not options and cap is None:
                     return einsum(*operands)
                 accepted, reason = _accepted(adapter, options, keywords)
                 if not reason:
-                    return einsum(*operands, **{"backend": adapter.name, **accepted})
+                    return einsum(*operands, **{"backend": adapter.name, **_capped(accepted, cap)})
             except EinsumxError as error:
-                if not keywords.are_all_own(options):
+                is_limited = cap is not None and isinstance(error, MemoryLimitError)
+                if is_limited or not keywords.are_all_own(options):
                     raise
                 return own_result(native, operands, options, error, name)
         say_native(name, operands, reason)
@@ -367,7 +450,7 @@ def behind(adapter: Adapter, native: Function) -> Function:
         accepted, reason = _accepted(adapter, options, keywords)
         if reason:
             raise Uncacheable
-        return fields_of("einsum", accepted, Keywords)
+        return fields_of("einsum", _capped(accepted, cap), Keywords)
 
     return cached_first(function, translated)
 

@@ -73,6 +73,18 @@ def test_a_new_contraction_enters_few_functions(equation, most):
     assert counts[1] <= most[1]
 
 
+@pytest.mark.parametrize(
+    ("equation", "most"), [("ij,jk->ik", 130), ("bij,bjk->bik", 130), ("bind,bjnd->bnij", 300), ("ij,jk,kl->il", 260)]
+)
+def test_other_sizes_on_packed_arrays_enter_few_functions_more_than_a_repeated_call(equation, most):
+    strict = pytest.importorskip("array_api_strict")
+    counts = []
+    for size in (20, 22, 21, 21):
+        arrays = [strict.ones((size,) * len(term)) for term in equation.partition("->")[0].split(",")]
+        counts.append(entered(lambda: einsum(equation, *arrays)))  # noqa: B023
+    assert counts[2] - counts[3] <= most
+
+
 def test_each_step_of_a_network_of_equal_tensors_enters_few_functions():
     def chain(count):
         operands = [item for k in range(count) for item in (np.ones((4, 4)) / 4, [k, k + 1])]

@@ -1,5 +1,6 @@
 """The kind of a result on NumPy, as ``numpy.einsum`` returns it: an array, a scalar or an object, writeable or not."""
 
+import tracemalloc
 from fractions import Fraction
 from itertools import product
 
@@ -106,3 +107,20 @@ def test_numpys_rules_allow_the_casts_that_numpy_allows(casting):
     names = ["object", "bool", *[name for name in NAMED if name in vars(np) and name != "bool"]]
     for source, target in product(names, names):
         assert can_cast(source, target, casting) == np.can_cast(np.dtype(source), np.dtype(target), casting)
+
+
+def test_the_second_product_of_elements_overwrites_the_first_one_and_no_operand():
+    v, m, w = np.arange(300.0), np.arange(90000.0).reshape(300, 300), np.arange(300.0) - 7
+    copies = [array.copy() for array in (v, m, w)]
+    for equation in ("i,ij,j->ij", "i,ij,j->ji"):
+        run = einsumx.expression(equation, v, m, w.shape)
+        for _ in range(20):  # some op by op, others compiled
+            tracemalloc.start()
+            result = einsumx.einsum(equation, v, m, w)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 1.2 * result.nbytes
+            for found in (result, run(w)):  # which keeps v and m, and their product
+                np.testing.assert_array_equal(found, np.einsum(equation, v, m, w))
+    for array, copy in zip((v, m, w), copies):
+        np.testing.assert_array_equal(array, copy)

@@ -19,6 +19,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from functions_entered import entered
 from threads import in_threads
 
 import einsumx
@@ -30,6 +31,7 @@ from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged
+from einsumx.plans import plan_cost
 from einsumx.runtime import calls as repeated
 
 PLACES = {"numpy": ["numpy"], "torch": ["torch", "torch.functional"], "jax": ["jax.numpy"]}
@@ -110,9 +112,9 @@ def is_einsumx(name, calls):
 
 
 @contextmanager
-def everywhere(name):
+def everywhere(name, **options):
     """In the whole process, until the block ends."""
-    patch(name)
+    patch(name, **options)
     yield
     unpatch(name)
 
@@ -552,6 +554,191 @@ def test_a_call_with_einsumxs_own_keywords_is_not_the_frameworks(name):
 def test_a_keyword_that_nobody_knows_is_the_frameworks_error(name):
     with patched(name), pytest.raises(TypeError, match="spam"):
         einsum_of(name)("ij->ji", array(name, [[1, 2]]), spam=1)
+
+
+# -- under a memory limit ---------------------------------------------------------------------------------------
+
+CHAIN = "ab,bc,cd->ad"
+
+
+@pytest.fixture
+def in_blocks(caplog):
+    """How many contractions were computed in blocks."""
+    caplog.set_level(logging.INFO, "einsumx")
+    return lambda: sum(text.startswith("blocks of ") for text in caplog.messages)
+
+
+@pytest.fixture
+def unlimited(caplog):
+    """Why calls ran without their limit, in turn."""
+    caplog.set_level(logging.INFO, "einsumx")
+    return lambda: [text for text in caplog.messages if "runs without the memory_limit= of its patch" in text]
+
+
+def chain(name):
+    """The operands of CHAIN, their product, and the bytes that the plan allocates."""
+    random = np.random.default_rng(0)
+    operands = [array(name, random.random(shape)) for shape in ((40, 200), (200, 300), (300, 40))]
+    cost = plan_cost(einsumx.plan(CHAIN, *operands))
+    return operands, einsumx.einsum(CHAIN, *operands), cost.peak_bytes - cost.input_bytes
+
+
+def assert_same(found, expected):
+    assert (type(found), found.dtype, found.shape) == (type(expected), expected.dtype, expected.shape)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("hold", [True, False], ids=["block", "everywhere"])
+def test_calls_that_take_more_than_the_limit_are_computed_in_blocks_and_no_others(hold, name, in_blocks, left):
+    operands, expected, peak = chain(name)
+    sublists = operands[0], [0, 1], operands[1], [1, 2], operands[2], [2, 3], [0, 3]
+    for limit, count in ((peak - 1, 3), (peak, 3)):
+        with patched(name, memory_limit=limit) if hold else everywhere(name, memory_limit=limit):
+            for _ in range(2):
+                assert_same(einsum_of(name)(CHAIN, *operands), expected)
+            assert_same(einsum_of(name)(*sublists), expected)
+        assert in_blocks() == count
+    assert not left()
+
+
+def test_a_call_below_the_limit_enters_as_many_functions_as_without(name):
+    operands, _, peak = chain(name)
+    counts = set()
+    for limit in (None, peak):
+        with everywhere(name, memory_limit=limit):
+            function = einsum_of(name)
+            function(CHAIN, *operands)
+            counts.add(entered(partial(function, CHAIN, *operands)))
+    assert len(counts) == 1
+
+
+def test_numpys_keywords_are_honoured_under_a_limit(in_blocks):
+    operands, expected, peak = chain("numpy")
+    with patched("numpy", memory_limit=peak - 1):
+        out = np.zeros((40, 40), "float32")
+        assert np.einsum(CHAIN, *operands, out=out) is out
+        assert_same(out, expected)
+        found = np.einsum(CHAIN, *operands, order="F", optimize=True)
+        assert found.flags.f_contiguous
+        assert_same(found, expected)
+        assert_same(np.einsum(CHAIN, *operands, dtype="float64"), expected.astype("float64"))
+        with pytest.raises(einsumx.BackendError, match="float64"):
+            np.einsum(CHAIN, *operands, out=np.zeros((40, 40), "int8"), dtype="float64")
+        assert type(np.einsum("ab,bc,cd->", *operands)) is np.float32
+    assert in_blocks() == 3
+
+
+def test_an_out_below_the_limit_is_written_as_without(in_blocks):
+    operands, expected, peak = chain("numpy")
+    with patched("numpy", memory_limit=peak):
+        out = np.zeros((40, 40), "float32")
+        assert np.einsum(CHAIN, *operands, out=out) is out
+    assert_same(out, expected)
+    assert in_blocks() == 0
+
+
+def test_a_view_takes_no_memory():
+    matrix = np.ones((30, 40))
+    with patched("numpy", memory_limit=1):
+        assert np.shares_memory(np.einsum("ij->ji", matrix), matrix)
+
+
+def test_the_innermost_block_says_the_limit(in_blocks):
+    operands, _, peak = chain("numpy")
+
+    def is_limited():
+        before = in_blocks()
+        np.einsum(CHAIN, *operands)
+        return in_blocks() > before
+
+    with patched("numpy", memory_limit=peak - 1):
+        assert is_limited()
+        with patched("numpy"):
+            assert not is_limited()
+            with patched(INSTALLED[-1], memory_limit=peak - 1):  # of other names
+                assert is_limited() == (INSTALLED[-1] == "numpy")
+        assert is_limited()
+        assert in_a_new_thread(is_limited)
+    with everywhere("numpy", memory_limit=peak - 1):
+        assert is_limited()
+        with patched("numpy", memory_limit=peak):
+            assert not is_limited()
+        with everywhere("numpy"):
+            assert not is_limited()
+        assert is_limited()
+
+
+def test_limits_that_change_all_the_time_keep_few_functions(in_blocks):
+    operands, expected, peak = chain("numpy")
+    for limit in range(peak - 20, peak + 20):
+        with patched("numpy", memory_limit=limit):
+            assert_same(np.einsum(CHAIN, *operands), expected)
+    assert in_blocks() == 20
+    (place,) = patching.names_of(get_backend("numpy"))._places
+    assert len(place.ours) < 12
+
+
+def test_a_call_that_fits_in_no_way_is_an_error_and_not_the_frameworks(name):
+    lhs, rhs = array(name, np.ones(200)), array(name, np.ones(300))
+    with patched(name, memory_limit="100 kB"):
+        with pytest.raises(einsumx.MemoryLimitError, match="the smallest memory_limit= is 2400"):
+            einsum_of(name)("i,j->ij", lhs, rhs)
+        assert einsum_of(name)("i,j->ij", lhs, rhs, memory_limit="1 MB").shape == (200, 300)  # its own limit
+        with pytest.raises(einsumx.SizeError, match="label 'i'"):
+            einsum_of(name)("i,i->", lhs, rhs)
+
+
+@needs_jax
+def test_what_jax_traces_runs_without_the_limit(unlimited):
+    jax = import_module("jax")
+    operands, expected, peak = chain("jax")
+    with patched("jax", memory_limit=peak - 1):
+        assert_same(jax.jit(lambda *operands: jax.numpy.einsum(CHAIN, *operands))(*operands), expected)
+        assert "not while jax.jit" in unlimited()[0]
+        batch = jax.vmap(lambda first: jax.numpy.einsum(CHAIN, first, *operands[1:]))(operands[0][None])
+        assert_same(batch[0], expected)
+
+
+@needs_torch
+def test_what_torch_traces_runs_without_the_limit(unlimited):
+    torch = import_module("torch")
+    operands, expected, peak = chain("torch")
+    with patched("torch", memory_limit=peak - 1):
+        batch = torch.func.vmap(lambda first: torch.einsum(CHAIN, first, *operands[1:]))(operands[0][None])
+        assert_same(batch[0], expected)
+        assert "not while torch.func" in unlimited()[0]
+
+
+@needs_torch
+def test_gradients_are_computed_in_blocks_too(in_blocks):
+    torch = import_module("torch")
+    table, weights = torch.rand(400, 300), torch.rand(300)
+    gradients = []
+    for limit in (None, "200 kB"):  # the product of two tables takes 480 kB
+        weights = weights.detach().requires_grad_()
+        with patched("torch", memory_limit=limit):
+            torch.einsum("ab,ab,b->a", table, table, weights).sum().backward()
+        gradients.append(weights.grad)
+    assert in_blocks() > 1
+    assert_same(*gradients)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "kind", "text"),
+    [
+        ("opt_einsum", "1 GB", einsumx.BackendError, "a patch of 'opt_einsum' takes no memory_limit="),
+        ("numpy", 0.5, ValueError, "memory_limit=0.5 of a patch is a fraction.*give bytes"),
+        ("numpy", 0, ValueError, "must be positive"),
+        ("numpy", "much", ValueError, "is no amount of memory"),
+        ("numpy", einsumx.MemoryLimit("1 GB", device="cpu"), TypeError, "is a number of bytes"),
+    ],
+)
+def test_a_limit_that_cannot_hold_is_an_error_at_once(name, limit, kind, text):
+    pytest.importorskip(name)
+    for call in (patch, lambda *names, **options: patched(*names, **options).__enter__()):
+        with pytest.raises(kind, match=text):
+            call("numpy", name, memory_limit=limit)
+        assert is_native()
 
 
 # -- what goes on to the framework ------------------------------------------------------------------------------

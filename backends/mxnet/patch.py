@@ -20,7 +20,7 @@ def names() -> Iterator[Name]:
     yield Name(mx.nd.np, "einsum", partial(_replacing, operand=mx.np.ndarray))
     if mx.__version__.startswith("1."):  # MXNet 2 traces blocks with arrays
         yield Name(mx.sym.np, "einsum", partial(_replacing, operand=mx.sym.np._Symbol))
-        yield Name(mx.gluon.HybridBlock, "_get_graph", with_known_inputs)
+        yield Name(mx.gluon.HybridBlock, "_get_graph", with_known_inputs, is_einsum=False)
 
 
 def as_mxnet_error(error: EinsumxError) -> EinsumxError:

@@ -295,26 +295,52 @@ def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
 
 
 def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
-    """The kernel of the elementwise product, broadcasting."""
+    """The kernel of the elementwise product, broadcasting; see :func:`_overwriting` for its attribute."""
     rank = max(map(len, shapes))
     lhs, rhs = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
     shape = broadcast(lhs, rhs)
     touched = (prod(lhs) + prod(rhs) + prod(shape)) * _itemsize(dtype)
-    pieces = _pieces(touched / _BYTES)
+    pieces = _pieces(touched / _BYTES) if shape else 1
+
+    def by(product: Kernel) -> Any:
+        if pieces == 1:
+            return partial(product, order="C")
+        parts = [
+            (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
+            for box in _grid(shape, pieces)
+        ]
+
+        def jobs(out: Any, lhs: Any, rhs: Any) -> list[Kernel]:
+            return [partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts]
+
+        return _in_jobs(jobs, shape, dtype)
+
     # If one side broadcasts, NumPy loops over rows; the loop of its einsum has less overhead per row.
     is_by_short_rows = lhs != rhs and shape[-1] <= _LONGEST_ROW.get(dtype, _SHORT_ROW) and prod(shape) > _TINY
-    product: Kernel = partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply
-    if pieces == 1 or not shape:
-        return partial(product, order="C")
-    parts = [
-        (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
-        for box in _grid(shape, pieces)
-    ]
+    kernel: Any = by(partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply)
+    if prod(shape) >= _OVERWRITTEN and shape[-1] >= _OVERWRITTEN_ROW:
+        kernel.overwriting = partial(_overwriting, kernel, by(np.multiply), [own == shape for own in (lhs, rhs)])
+    found: Kernel = kernel
+    return found
 
-    def jobs(out: Any, lhs: Any, rhs: Any) -> list[Kernel]:
-        return [partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts]
 
-    return _in_jobs(jobs, shape, dtype)
+_OVERWRITTEN, _OVERWRITTEN_ROW = 1 << 14, 64
+"""The least elements of a product that overwrites an operand, and of its rows: smaller arrays are soon made anew, while
+the system maps each page of a large one."""
+
+
+def _overwriting(kernel: Kernel, in_place: Kernel, is_whole: Sequence[bool], place: int) -> Kernel | None:
+    """A kernel that may write into the operand at a place, which nobody needs afterwards; None if it is too small."""
+    if not is_whole[place]:
+        return None
+
+    def product(*arrays: Any) -> Any:
+        target = arrays[place]
+        if target.base is not None or not target.flags.c_contiguous:
+            return kernel(*arrays)
+        return in_place(*arrays, out=target)
+
+    return product
 
 
 def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:

@@ -31,6 +31,7 @@ class Name(NamedTuple):
         tell: called with each function before it becomes the attribute's value.
         around: makes the replacement from the framework's function and einsumx's default replacement.
         everywhere: whether to replace the function also in modules that imported it.
+        is_einsum: whether the function that ``ours`` makes takes einsumx's keywords.
         restored: called when all names are the framework's own functions again.
     """
 
@@ -40,6 +41,7 @@ class Name(NamedTuple):
     tell: Callable[[Function], None] | None = None
     around: Callable[[Function, Function], Function] | None = None
     everywhere: bool = False
+    is_einsum: bool = True
     restored: Callable[[], None] | None = None
 
 
@@ -196,7 +198,7 @@ class Bindings:
                 self._names.add(name)
 
 
-_logged: set[tuple[str, str, str]] = set()
+_logged: set[str] = set()
 """The calls logged since a replacement last began, so that a loop logs a call once."""
 
 _MAX_LOGGED = 1000
@@ -204,14 +206,24 @@ _MAX_LOGGED = 1000
 
 def say_native(called: str, operands: Sequence[Any], why: str, owner: str = "the framework") -> None:
     """Log that a call falls back to its owner's own function, once for each equation and reason."""
+    _say(f"{called} of", operands[0] if operands else None, f"is left to {owner}: {why}")
+
+
+def say_unlimited(written: Any, why: str) -> None:
+    """Log that a call runs without the memory limit of its patch, once for each equation and reason."""
+    _say("einsum of", written, f"runs without the memory_limit= of its patch: {why}")
+
+
+def _say(called: str, written: Any, why: str) -> None:
     if log.tells_fallbacks():
-        equation = repr(operands[0])[:200] if operands and isinstance(operands[0], str) else "labels in lists"
-        if (called, equation, why) in _logged:
+        equation = repr(written)[:200] if isinstance(written, str) else "labels in lists"
+        text = f"{called} {equation} {why}"
+        if text in _logged:
             return
         if len(_logged) >= _MAX_LOGGED:
             _logged.clear()
-        _logged.add((called, equation, why))
-        log.log.info("%s of %s is left to %s: %s", called, equation, owner, why)
+        _logged.add(text)
+        log.log.info("%s", text)
 
 
 def say_anew() -> None:

@@ -102,7 +102,7 @@ class Laid(NamedTuple):
 
 def without(labels: Labels, others: Labels) -> Labels:
     """The labels that are not among others."""
-    return tuple([label for label in labels if label not in others])
+    return tuple([label for label in labels if label not in others]) if others else labels
 
 
 def renamed(array: Laid, names: Mapping[int, int] | Sequence[int]) -> Laid:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from math import prod
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -160,11 +159,6 @@ class Lowering:
     def reshape(self, slot: int, labels: Labels) -> Term:
         """A C-contiguous value with an axis for each label; nothing is copied."""
         return self.term(self.add(ops.Reshape, slot, self.shape(labels)), labels)
-
-    def merged(self, term: Term, runs: Sequence[Labels], reason: str = "") -> int:
-        """The slot of a term with an axis for each run of labels."""
-        term = self.permute(term, tuple(chain.from_iterable(runs)), reason)
-        return self.add(ops.Reshape, term.slot, tuple(map(self.size, runs)))
 
     def first(self, term: Term, labels: Collection[int]) -> Term:
         """Drop ``labels``, whose strides are 0."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
 from itertools import product as combinations
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from einsumx.ir.cost_model import run_counters
 from einsumx.ir.layout import merged_runs
@@ -84,10 +83,6 @@ class _Axes(NamedTuple):
         return (*self.batch, first, *self.inner, last)
 
 
-Moves: TypeAlias = tuple[Labels, list[int], bool]
-"""Of a copy: the labels, those that count how often it runs its innermost loop, and whether it moves that."""
-
-
 class PackedWay(Way):
     """A product of matrices in one way.
 
@@ -97,47 +92,42 @@ class PackedWay(Way):
         sides: how the left and the right operand are read.
     """
 
-    __slots__ = ("_axes", "_fused", "_turn")
+    __slots__ = ("_axes", "_fused", "_shared", "_turn")
     recipe: PackedRecipe
+    _fused: Calls | None
 
     def __init__(self, recipe: PackedRecipe, axes: _Axes, sides: tuple[Access, Access]) -> None:
         self.recipe, self.sides, self._axes = recipe, sides, axes
         self.runs, self.contracted, self.summed = (*axes.batch, *axes.inner), axes.contracted, ()
+        self._shared = joined(self.runs)
         first, second = sides
         self.result = joined((*axes.batch, first.rows, *axes.inner, second.rows))
-        orders = [(recipe.labels[side.place], joined(axes.of(side.rows, side.is_turned))) for side in sides]
-        self._copies = list(chain.from_iterable([recipe.copies(*order) for order in orders]))
+        self._copies = []
+        for side in sides:
+            self._copies += recipe.copies(recipe.labels[side.place], joined(axes.of(side.rows, side.is_turned)))
         target = recipe.use.target(self.result)
         self._turn = [] if target is None else recipe.copies(self.result, target)
-        self.is_ready = not self._turn
-        if target is None:
-            sizes = [1 if label in recipe.ones else 2 for label in range(max(self.result, default=0) + 1)]
-            self.is_ready = recipe.use.is_ready(self.result, sizes, False)
+        sizes = [1 if label in recipe.ones else 2 for label in range(max(self.result, default=0) + 1)]
+        self.is_ready = not self._turn if target is not None else recipe.use.is_ready(self.result, sizes, False)
         # About one of each operand, and one more if a product of a matrix and a vector has the flag that transposes the
         # matrix: frameworks read it in its own order up to four times faster, as ``matrix @ vector[None].T`` instead of
         # ``vector[None] @ matrix.T``, and ``vector[None] @ matrix`` instead of ``matrix.T @ vector[:, None]``.
         is_beside_vector = bool(first.rows) != bool(second.rows)
         self._views = 2 + (is_beside_vector and (first.is_turned if first.rows else not second.is_turned))
-        self._calls = None
-        self._fused: Calls | None = None
+        self._calls = self._fused = None
 
     def seconds(self, sizes: Sizes, rules: Rules) -> float:
-        (first, second), model = self.sides, rules.model
-        seconds = self._moving(self._copies, sizes, rules)
+        (first, second), model, seconds = self.sides, rules.model, 0.0
+        for labels, counters, is_turned in self._copies:
+            seconds += model.copy(span(labels, sizes), span(counters, sizes), turned=is_turned)
         factor = (rules.traits.einsum_factor(AROUND_BATCH[False, True]) or 1.0) if self._axes.inner else 1.0
-        matrices, rows, cols = span(joined(self.runs), sizes), span(first.rows, sizes), span(second.rows, sizes)
+        matrices, rows, cols = span(self._shared, sizes), span(first.rows, sizes), span(second.rows, sizes)
         seconds += model.matmul(1, matrices, rows, cols, span(self.contracted, sizes), factor=factor)
-        if self._turn:
-            seconds += self._moving(self._turn, sizes, rules)
-        elif not self.is_ready:
+        for labels, counters, is_turned in self._turn:
+            seconds += model.copy(span(labels, sizes), span(counters, sizes), turned=is_turned)
+        if not (self.is_ready or self._turn):
             seconds += model.copy(span(self.result, sizes))
         return seconds + self._views * rules.rates.view
-
-    def _moving(self, copies: list[Moves], sizes: Sizes, rules: Rules) -> float:
-        seconds = 0.0
-        for labels, counters, is_turned in copies:
-            seconds += rules.model.copy(span(labels, sizes), span(counters, sizes), turned=is_turned)
-        return seconds
 
     def calls(self, rules: Rules) -> Calls:
         """The calls of the product; flags say which matrices are transposed."""
@@ -169,6 +159,8 @@ class PackedWay(Way):
 class PackedRecipe(Recipe):
     """A product of two arrays in C order, for all sizes with which the same labels have size 1.
 
+    It has the fastest of all its ways, and none of the readings of its base.
+
     Args:
         arrays, use, keep: as for :class:`~einsumx.planner.strided.Recipe`.
         ones: the labels of size 1.
@@ -178,8 +170,7 @@ class PackedRecipe(Recipe):
     """
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels, ones: Labels) -> None:
-        super().__init__(arrays, use, keep)
-        self.ones = ones
+        self.arrays, self.use, self.keep, self.ones = arrays, use, keep, ones
         lhs, rhs = arrays
         before = PackedCalls(arrays, ones)
         gone = without(ones, keep)
@@ -192,14 +183,11 @@ class PackedRecipe(Recipe):
         self._free = without(self.labels[0], shared), without(self.labels[1], shared)
         self.ways, self._multiplied, self._orders = {}, {}, None
 
-    def read(self) -> None:
-        """Nothing is left to be found out."""
-
     def begun(self) -> PackedCalls:
         return PackedCalls((), self.ones, self._before)
 
-    def copies(self, source: Labels, target: Labels) -> list[Moves]:
-        """The copy from one order to another, if there is one."""
+    def copies(self, source: Labels, target: Labels) -> list[tuple[Labels, list[int], bool]]:
+        """The copy from one order to another, if any: the labels, those of its outer loops, whether the last moves."""
         before, after = without(source, self.ones), without(target, self.ones)
         return [] if before == after else [(before, run_counters(before, after), before[-1] != after[-1])]
 
@@ -225,9 +213,8 @@ class PackedRecipe(Recipe):
 
     def all_ways(self, rules: Rules) -> list[PackedWay]:
         """All ways in which a framework multiplies matrices."""
-        traits, dtype = rules.traits, rules.dtype
-        is_product = traits.max_batch_axes == 1 and dtype in traits.matmul_dtypes and dtype in traits.native_dtypes
-        may_be_inner = bool(is_product and self._contracted and traits.einsum_factor(AROUND_BATCH[False, True]))
+        traits, is_product = rules.traits, bool(rules.multiplies and self._contracted)
+        may_be_inner = is_product and traits.einsum_factor(AROUND_BATCH[False, True]) is not None
         key = traits.max_batch_axes, traits.transpose_flags, may_be_inner
         found: list[PackedWay] | None = self.ways.get(key)
         if found is None:
@@ -257,12 +244,12 @@ class PackedRecipe(Recipe):
 
         Even if it lies in order, another order costs a copy, which may spare a larger one of the result.
         """
-        free = self._free[place]
+        free, memory = self._free[place], without(self.labels[place], self.ones)
         ways = list(combinations(dict.fromkeys([free, self.use.preferred(free)]), (False, True)))
         found = [
             Access(place, rows, turned, False)
             for rows, turned in ways
-            if not self.copies(self.labels[place], joined(axes.of(rows, turned)))
+            if without(joined(axes.of(rows, turned)), self.ones) == memory
         ]
         known = [side.rows for side in found] if has_flags else []
         return [*found, *[Access(place, rows, turned, True) for rows, turned in ways if rows not in known]]

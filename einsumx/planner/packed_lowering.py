@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from einsumx.ir.layout import merged_transpose
 from einsumx.ir.ops import Matmul, Reshape, Transpose
+from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Laid
 from einsumx.planner.lowering import Lowering, Pair
 from einsumx.planner.packed import PackedRecipe, recipe_of
@@ -20,8 +20,8 @@ from einsumx.planner.terms import Labels, Term
 class PackedLowering(Lowering):
     """Appends ops whose results are all C-contiguous."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, sizes: Sequence[int], traits: Traits, slots: int, names: Sequence[str] = ()) -> None:
+        super().__init__(sizes, traits, slots, names)
         self._settled: dict[int, Term] = {}
 
     def settled(self, term: Term) -> Term:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from einsumx.ir.layout import contiguous, cut, memory_order, merged_stride
+from einsumx.ir.layout import contiguous, memory_order, merged_stride
 from einsumx.ir.parse import SYMBOLS, symbol
 
 Labels: TypeAlias = tuple[int, ...]
@@ -72,22 +71,10 @@ class Term:
         """The size of each axis."""
         return tuple(map(self.sizes.__getitem__, self.labels))
 
-    def size(self, labels: Sequence[int]) -> int:
-        """The number of elements that ``labels`` span."""
-        return prod(map(self.sizes.__getitem__, labels))
-
     def merged(self, labels: Labels) -> int | None:
         """The stride of ``labels`` as a single axis; None if they do not merge, 1 without any."""
         steps = self.steps
         return merged_stride([self.sizes[label] for label in labels], [steps[label] for label in labels])
-
-    def in_memory_order(self, labels: Collection[int]) -> Labels:
-        """``labels`` from the outermost in memory to the innermost."""
-        return tuple(filter(labels.__contains__, self.memory))
-
-    def runs(self, labels: Collection[int]) -> list[Labels]:
-        """``labels`` in memory order, as the longest runs that each merge into one axis."""
-        return cut(self.in_memory_order(labels), lambda run, label: self.merged((*run, label)) is not None)
 
 
 class ResultUse(NamedTuple):

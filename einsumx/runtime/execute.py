@@ -493,7 +493,12 @@ class _Steps:
     ) -> None:
         self._arguments, self._result, self._finish, self._constants = arguments, result, finish, constants
         spent = last_uses([call[:2] for call in calls], result)
-        self._steps: list[Step] = [(*call, spent.get(call[0], ())) for call in calls]
+        self._steps: list[Step] = []
+        for out, sources, kernel in calls:
+            own = spent.get(out, ())
+            if own and hasattr(kernel, "overwriting"):
+                kernel = _overwriting(kernel, [place for place, slot in enumerate(sources) if slot in own])
+            self._steps.append((out, sources, kernel, own))
         self._runs = 0
         self._compiled: Run | None = None
 
@@ -517,6 +522,12 @@ class _Steps:
             names["finish"] = self._finish
         calls = tuple([(out, sources) for out, sources, _, _ in self._steps])
         return FunctionType(_code(self._arguments, calls, self._result, self._finish is not None), names)
+
+
+def _overwriting(kernel: Any, places: Iterable[int]) -> Callable[..., Any]:
+    """A kernel that may write its result into one of the sources at these places, which no other call needs."""
+    found: Callable[..., Any] = next(filter(None, map(kernel.overwriting, places)), kernel)
+    return found
 
 
 _numbers = count()

@@ -101,6 +101,21 @@ class MemoryLimit:
             raise ValueError(f"devices= cannot be combined with {'device' if self.device else 'executor'}=")
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Cap(MemoryLimit):
+    """The limit of a patch: a call whose plan takes no more memory runs as without it. It is no fraction."""
+
+    @property
+    def nbytes(self) -> int:
+        """The amount in bytes."""
+        return limit_bytes(self.amount, lambda: UNLIMITED)
+
+    @property
+    def limit(self) -> MemoryLimit:
+        """The limit for a call whose plan takes more."""
+        return MemoryLimit(self.amount)
+
+
 def as_limit(limit: Any) -> MemoryLimit | None:
     """The value of ``memory_limit=``; an amount alone is a limit with it. None stays None."""
     return limit if limit is None or isinstance(limit, MemoryLimit) else MemoryLimit(limit)
