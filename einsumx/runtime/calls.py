@@ -23,6 +23,7 @@ from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitErro
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
 from einsumx.runtime.request import (
+    STAGED,
     Keywords,
     Request,
     Written,
@@ -344,7 +345,7 @@ def _of_fields(
 ) -> Run:
     """:func:`ready`, with the equation and the fields of a request."""
     _, _, added, kinds, _ = key or _NO_KEY
-    if out is None and fields.keys() <= staged.KEYWORDS and (key is None or key[:4] == _NO_KEY[:4]):
+    if out is None and fields.keys() <= STAGED and (key is None or key[:4] == _NO_KEY[:4]):
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
             return run
