@@ -376,7 +376,8 @@ class Recipe:
             inner *= sizes[label]
         for label in self.batch:
             matrices *= sizes[label]
-        if 1 in sizes and not (self.lacks_ones or self._takes_ones(inner)):
+        is_ready = 1 not in sizes or self.lacks_ones or self._takes_ones(inner)
+        if not is_ready and self._before is not None:
             return None
         steps = matrices * inner * rows * cols
         is_vector = rows == 1 or cols == 1
@@ -387,6 +388,8 @@ class Recipe:
             innermost = min([sizes[label] for label in self.last], default=1)
             if (inner == 1 and not is_vector) or rules.is_tiny(steps, steps / innermost, self.count):
                 return self.native(self._small_result())
+        if not is_ready:
+            return None
         if inner == 1 and (is_vector or not rules.traits.outer_by_matmul):
             return self._multiply(sizes, rules)
         if not is_matmul:
@@ -399,7 +402,7 @@ class Recipe:
         """Whether the recipe holds for axes of size 1: arrays are in order, and none is in the way or summed alone."""
         if self.left.array.pattern or self.right.array.pattern or self._before is not None:
             return False
-        return self.is_readable and (inner > 1 or not self.left.inner)
+        return not self.left.inner or (self.is_readable and inner > 1)
 
     def without(self, ones: Labels) -> Recipe:
         """The product without some labels, whose axes have size 1."""
