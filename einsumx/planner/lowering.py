@@ -7,7 +7,6 @@ How a pair is computed depends on how arrays lie in memory, so each kind has a s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
 from math import prod
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from einsumx.ir import ops
 from einsumx.ir.cost_model import CostModel
 from einsumx.ir.layout import contiguous
-from einsumx.ir.loops import Loops, outer_loops
+from einsumx.ir.loops import Loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
@@ -314,24 +313,8 @@ class Lowering:
         return self.term(self.add(ops.Native, slots, equation), result)
 
     def own_einsum(self, pair: Pair) -> Term:
-        """The pair by the framework's own einsum, or elementwise if it does not take so many labels."""
-        if not self.takes_labels(pair):
-            return self.multiply_and_sum(pair)
-        return self.native((pair.lhs, pair.rhs), self.einsum_order(pair)[0])
-
-    def einsums(self, pair: Pair) -> Iterator[Candidate]:
-        """The framework's own einsum, if it takes the pair."""
-        traits = self.traits
-        is_taken = traits.rates.native and pair.dtype in traits.native_dtypes and self.takes_labels(pair)
-        if is_taken and not pair.sums:
-            order, seconds = self.einsum_order(pair)
-            yield Candidate("einsum", seconds, "einsum", partial(self.native, (pair.lhs, pair.rhs), order))
-
-    def einsum_order(self, pair: Pair) -> tuple[Labels, float]:
-        """The order of the result for which the framework's own einsum is fastest, and its seconds."""
-        steps = self.size((*pair.kept, *pair.contracted))
-        loops = outer_loops([self.long(pair.lhs.memory), self.long(pair.rhs.memory)], self.long(pair.kept))
-        return pair.kept, self.einsum_seconds(pair.dtype, steps, loops)
+        """The pair by the framework's own einsum."""
+        raise NotImplementedError
 
     def takes_labels(self, pair: Pair) -> bool:
         """Whether the framework's own einsum takes so many labels."""
