@@ -14,13 +14,13 @@ from typing import Any, ClassVar, NamedTuple
 from einsumx.ir import ops
 from einsumx.ir.cost_model import CostModel
 from einsumx.ir.layout import contiguous
-from einsumx.ir.loops import Loops
+from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, repeated
+from einsumx.planner.terms import Labels, ResultUse, Term, joined, native_equation, repeated
 
 seconds_of = attrgetter("seconds")
 """The estimated time of a candidate."""
@@ -320,7 +320,10 @@ class Lowering:
         """Whether the framework's own einsum takes so many labels."""
         return len(pair.kept) + len(pair.contracted) <= self.traits.native_max_labels
 
-    def einsum_seconds(self, dtype: str, steps: int, loops: Loops[int], count: int = 2, packed: bool = True) -> float:
-        """The time of the framework's own einsum of ``count`` operands, which are ``packed`` along these loops."""
+    def einsum_seconds(self, terms: Sequence[Term], result: Labels, dtype: str) -> float:
+        """The time of the framework's own einsum of terms, whose result has these labels."""
+        memory = [term.memory for term in terms]
+        steps = self.size(tuple(dict.fromkeys(joined(memory))))
+        loops = outer_loops([self.long(labels) for labels in memory], self.long(result))
         rows, fills = self.size(loops.outer), self.size(loops.filled)
-        return self.model(dtype).einsum(steps, rows, fills, loops.count, count, loops.is_packed and packed)
+        return self.model(dtype).einsum(steps, rows, fills, loops.count, len(terms), loops.is_packed)

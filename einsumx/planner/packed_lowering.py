@@ -7,10 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from einsumx.ir.layout import merged_transpose
-from einsumx.ir.loops import outer_loops
 from einsumx.ir.ops import Matmul, Reshape, Transpose
 from einsumx.planner.array_calls import Calls, Laid
-from einsumx.planner.clear import ones_of
 from einsumx.planner.lowering import Lowering, Pair
 from einsumx.planner.packed import PackedRecipe, recipe_of
 from einsumx.planner.rules import rules_of
@@ -34,7 +32,7 @@ class PackedLowering(Lowering):
         """Sum over ``labels``; those of size 1 are only dropped."""
         array, kept = _laid(term), tuple([label for label in term.labels if label not in labels])
         calls = Calls([array])
-        _, summed = calls.summed(0, array.without(ones_of(self.sizes)), kept)
+        _, summed = calls.summed(0, array.without(self._ones(term.labels)), kept)
         return self._result(calls.ended("sum", summed.labels), [term], kept)
 
     def product(self, pair: Pair) -> Term:
@@ -56,14 +54,12 @@ class PackedLowering(Lowering):
             name, seconds = way.name(names) if every else "", way.seconds(self.sizes, rules)
             yield Candidate(name, seconds, way.kind, partial(self._written, pair, way.calls(rules)))
         if rules.has_einsum and self.takes_labels(pair) and not pair.sums:
-            steps = self.size((*pair.kept, *pair.contracted))
-            loops = outer_loops([self.long(pair.lhs.memory), self.long(pair.rhs.memory)], self.long(pair.kept))
-            seconds = self.einsum_seconds(pair.dtype, steps, loops)
+            seconds = self.einsum_seconds((pair.lhs, pair.rhs), pair.kept, pair.dtype)
             yield Candidate("einsum", seconds, "einsum", partial(self.own_einsum, pair))
 
     def _recipe(self, pair: Pair) -> PackedRecipe:
-        lhs, rhs = _laid(pair.lhs), _laid(pair.rhs)
-        return recipe_of(lhs, rhs, pair.use, pair.kept).without(ones_of(self.sizes))
+        recipe = recipe_of(_laid(pair.lhs), _laid(pair.rhs), pair.use, pair.kept)
+        return recipe.without(self._ones(pair.kept))
 
     def _written(self, pair: Pair, calls: Calls) -> Term:
         """The result of a product's calls."""
@@ -74,12 +70,15 @@ class PackedLowering(Lowering):
 
     def _result(self, calls: Calls, terms: Sequence[Term], kept: Labels) -> Term:
         """The result of calls for arrays without axes of size 1, with those of such axes that are ``kept``."""
-        ones = tuple([label for label in kept if self.sizes[label] == 1])
+        ones = self._ones(kept)
         calls = calls.with_ones(ones, kept) if ones else calls
         ops = calls.ops(self.sizes, [term.slot for term in terms], self.slots)
         self.ops += ops
         self.slots += len(ops)
         return Term(self.slots - 1 if ops else terms[0].slot, calls.result, None, self.sizes, calls.flat)
+
+    def _ones(self, labels: Labels) -> Labels:
+        return tuple([label for label in labels if self.sizes[label] == 1])
 
 
 def _laid(term: Term) -> Laid:
