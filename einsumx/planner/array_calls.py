@@ -244,8 +244,11 @@ class Calls:
         self.flat = None if axes == singles(result) else axes
         return self
 
-    def with_ones(self, ones: Labels, order: Labels | None) -> Calls:
-        """The calls with some labels in the result, whose axes have size 1: at their places in an order, or first."""
+    def with_ones(self, kept: Labels, order: Labels | None) -> Calls:
+        """The calls with all labels that are kept: those of size 1 at their places in an order, or first."""
+        ones = without(kept, self.result)
+        if not ones:
+            return self
         calls, result = Calls((), self), (*ones, *self.result)
         if order is not None and without(order, ones) == self.result:
             result = order

@@ -267,9 +267,8 @@ def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     if calls is not None:
         return calls
     if 1 in sizes and not recipe.lacks_ones:
-        short, kept = without_ones(recipe, sizes)
-        calls = calls_of(short, sizes, rules)
-        return calls.with_ones(kept, recipe.use.order) if calls and kept else calls
+        calls = calls_of(recipe.without(ones_of(sizes)), sizes, rules)
+        return calls and calls.with_ones(recipe.keep, recipe.use.order)
     return ways_of(recipe, rules).fastest(sizes, rules) if rules.multiplies and recipe.left.inner else None
 
 
@@ -280,12 +279,6 @@ def ways_of(recipe: Recipe, rules: Rules) -> Ways:
     if found is None:
         found = recipe.ways[key] = ways.Ways(recipe, rules)
     return found
-
-
-def without_ones(recipe: Recipe, sizes: Sizes) -> tuple[Recipe, Labels]:
-    """The product without labels of size 1, and those of them that its result has."""
-    ones = ones_of(sizes)
-    return recipe.without(ones), tuple([label for label in ones if label in recipe.keep])
 
 
 def ones_of(sizes: Sizes) -> Labels:

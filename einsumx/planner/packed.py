@@ -2,7 +2,8 @@
 
 A product of matrices reads ``[batch, rows, contracted]`` or ``[batch, contracted, rows]``. Operands that do not lie in
 one of these orders are copied, and so is a result that is needed in another one. All ways to do that follow from the
-labels: a :class:`PackedRecipe` writes them down once, and sizes then price them. Axes of size 1 are dropped before.
+labels: a :class:`PackedRecipe` writes them down once, and sizes then price them. Axes of size 1 are dropped before,
+unless they come first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product as combinations
+from itertools import takewhile
 from typing import NamedTuple
 
 from einsumx.ir.cost_model import run_counters
@@ -119,6 +121,12 @@ class PackedRecipe(Recipe):
         self._contracted = tuple([label for label in lhs if label in rhs and label not in keep])
         self._free = without(lhs, rhs), without(rhs, lhs)
         self._ordered: dict[Calls, Calls] = {}
+
+    def without(self, ones: Labels) -> PackedRecipe:
+        """The product without labels of size 1, except those that come first everywhere: these are in no way."""
+        first = self.use.batch if self.use.order is None else self.use.order
+        leading = takewhile(lambda each: len({*each}) == 1, zip(*self.labels, first))
+        return super().without(without(ones, tuple([label for label, *_ in leading])))
 
     def operand(self, calls: Calls, side: Access, axes: Groups, reason: str) -> int:
         """The slot of an operand with these axes."""

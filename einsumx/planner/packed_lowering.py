@@ -58,8 +58,8 @@ class PackedLowering(Lowering):
             yield Candidate("einsum", seconds, "einsum", partial(self.own_einsum, pair))
 
     def _recipe(self, pair: Pair) -> PackedRecipe:
-        recipe = recipe_of(_laid(pair.lhs), _laid(pair.rhs), pair.use, pair.kept)
-        return recipe.without(self._ones(pair.kept))
+        recipe, ones = recipe_of(_laid(pair.lhs), _laid(pair.rhs), pair.use, pair.kept), self._ones(pair.kept)
+        return recipe.without(ones) if ones else recipe
 
     def _written(self, pair: Pair, calls: Calls) -> Term:
         """The result of a product's calls."""
@@ -70,8 +70,7 @@ class PackedLowering(Lowering):
 
     def _result(self, calls: Calls, terms: Sequence[Term], kept: Labels) -> Term:
         """The result of calls for arrays without axes of size 1, with those of such axes that are ``kept``."""
-        ones = self._ones(kept)
-        calls = calls.with_ones(ones, kept) if ones else calls
+        calls = calls.with_ones(kept, kept)
         ops = calls.ops(self.sizes, [term.slot for term in terms], self.slots)
         self.ops += ops
         self.slots += len(ops)

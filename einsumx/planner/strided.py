@@ -406,7 +406,7 @@ class Recipe:
 
     def without(self, ones: Labels) -> Self:
         """The product without some labels, whose axes have size 1."""
-        found = self.shorter.get(ones) if ones else self
+        found = self.shorter.get(ones)
         if found is None:
             lhs, rhs = self.arrays
             order, contracted, batch = self.use
