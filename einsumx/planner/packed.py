@@ -2,8 +2,7 @@
 
 A product of matrices reads ``[batch, rows, contracted]`` or ``[batch, contracted, rows]``. Operands that do not lie in
 one of these orders are copied, and so is a result that is needed in another one. All ways to do that follow from the
-labels: a :class:`PackedRecipe` writes them down once, and sizes then price them. Axes of size 1 are dropped before,
-unless they come first.
+labels: a :class:`PackedRecipe` writes them down once, and sizes then price them. Axes of size 1 are dropped before.
 """
 
 from __future__ import annotations
@@ -84,7 +83,9 @@ class PackedWay(Way):
         """The calls of the product; flags say which matrices are transposed."""
         if self._calls is None:
             axes, (first, second), reason = self._axes, self.sides, "its axes in the order of the matmul"
-            calls = self.recipe.begun()
+            calls, led, most = self.recipe.begun(), self.recipe.led(axes.batch), rules.traits.max_batch_axes
+            if not axes.inner and (most is None or len(led) <= most):
+                axes = axes._replace(batch=led)
             lhs, rhs = [self.recipe.operand(calls, side, axes.of(*side[1:3]), reason) for side in self.sides]
             flags, out = (first.is_turned, not second.is_turned), len(calls.axes)
             op = Native(out, (lhs, rhs), AROUND_BATCH[flags]) if axes.inner else Matmul(out, lhs, rhs, *flags)
@@ -113,7 +114,10 @@ class PackedRecipe(Recipe):
 
     Attributes:
         labels: of the operands, without those that only one has and nothing else needs: these are summed before.
+        lead: the axes that both operands have first, with those of size 1 that were dropped.
     """
+
+    lead: Groups = ()
 
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
         super().__init__(arrays, use, keep)
@@ -123,10 +127,15 @@ class PackedRecipe(Recipe):
         self._ordered: dict[Calls, Calls] = {}
 
     def without(self, ones: Labels) -> PackedRecipe:
-        """The product without labels of size 1, except those that come first everywhere: these are in no way."""
-        first = self.use.batch if self.use.order is None else self.use.order
-        leading = takewhile(lambda each: len({*each}) == 1, zip(*self.labels, first))
-        return super().without(without(ones, tuple([label for label, *_ in leading])))
+        found = super().without(ones)
+        first = takewhile(lambda each: each[0] == each[1] and each[0] in self.keep, zip(*self.labels))
+        found.lead = tuple([without((label,), ones) for label, _ in first])
+        return found
+
+    def led(self, axes: Groups) -> Groups:
+        """Axes of an operand or a result, which need no view if those of size 1 stay that both operands have first."""
+        labels = tuple(filter(None, self.lead))
+        return (*self.lead, *axes[len(labels) :]) if axes[: len(labels)] == labels else axes
 
     def operand(self, calls: Calls, side: Access, axes: Groups, reason: str) -> int:
         """The slot of an operand with these axes."""
@@ -221,8 +230,8 @@ class PackedRecipe(Recipe):
                 slot = calls.moved(slot, labels, own, "its axes in the order of the product")
                 axes = [(label,) if label in own else () for label in order]
                 first = next((place for place, label in enumerate(order) if label in own), len(order))
-                slots.append(calls.reshape(slot, tuple(axes[first:])))
-            out = calls.add(Multiply(len(calls.axes), *slots), tuple(slots), singles(order))
+                slots.append(calls.reshape(slot, tuple(axes[first:]) if first else self.led(tuple(axes))))
+            out = calls.add(Multiply(len(calls.axes), *slots), tuple(slots), self.led(singles(order)))
             calls.summed(out, Laid(order), result)
             calls.ended("multiply and sum" if self._contracted else "multiply", result)
             self._multiplied[order, IN_PLACE] = calls

@@ -33,7 +33,7 @@ class PackedLowering(Lowering):
         array, kept = _laid(term), tuple([label for label in term.labels if label not in labels])
         calls = Calls([array])
         _, summed = calls.summed(0, array.without(self._ones(term.labels)), kept)
-        return self._result(calls.ended("sum", summed.labels), [term], kept)
+        return self._result(calls.ended("sum", summed.labels).with_ones(kept, kept), [term])
 
     def product(self, pair: Pair) -> Term:
         """The pair by the kernels that take its dtype, and elementwise where matrices are slow."""
@@ -63,14 +63,13 @@ class PackedLowering(Lowering):
 
     def _written(self, pair: Pair, calls: Calls) -> Term:
         """The result of a product's calls."""
-        term = self._result(calls, (pair.lhs, pair.rhs), pair.kept)
+        term = self._result(calls.with_ones(pair.kept, pair.use.target(pair.kept)), (pair.lhs, pair.rhs))
         if pair.sums:
             self.ops = [replace(op, sums=pair.sums) if isinstance(op, Matmul) else op for op in self.ops]
         return term
 
-    def _result(self, calls: Calls, terms: Sequence[Term], kept: Labels) -> Term:
-        """The result of calls for arrays without axes of size 1, with those of such axes that are ``kept``."""
-        calls = calls.with_ones(kept, kept)
+    def _result(self, calls: Calls, terms: Sequence[Term]) -> Term:
+        """The result of calls for some terms."""
         ops = calls.ops(self.sizes, [term.slot for term in terms], self.slots)
         self.ops += ops
         self.slots += len(ops)
