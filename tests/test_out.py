@@ -355,6 +355,23 @@ def test_tensors_with_tangents_and_conjugates_have_the_same_values(small):
     np.testing.assert_array_equal(parameter.detach(), lhs[:, None] * rhs)
 
 
+def test_a_trace_records_a_copy(small):
+    torch = pytest.importorskip("torch")
+    lhs, rhs = made("torch", (3, 4), (4, 5))
+
+    def product(lhs, rhs, out):
+        return einsum("ij,jk->ik", lhs, rhs, out=out)
+
+    for traced in (
+        import_module("torch.fx.experimental.proxy_tensor").make_fx(product)(lhs, rhs, lhs @ rhs),
+        torch.compile(product, backend="eager", fullgraph=True),
+        lambda *arrays: torch.func.vmap(product)(*[array[None] for array in arrays])[0],
+    ):
+        np.testing.assert_array_equal(traced(lhs, rhs, lhs.new_ones((3, 5))), lhs @ rhs)
+    with import_module("torch._subclasses.fake_tensor").FakeTensorMode():
+        assert product(torch.ones(3, 4), torch.ones(4, 5), torch.ones(3, 5)).shape == (3, 5)
+
+
 def test_autograd_notices_what_was_written(small):
     torch = pytest.importorskip("torch")
     lhs, rhs = made("torch", (3,), (4,))

@@ -175,3 +175,19 @@ def test_numpy_has_as_much_in_memory_as_the_plan_says_for_random_contractions(co
     equation, shapes, layouts, dtype = contraction
     if einsumx.plan(equation, *shapes, dtypes=dtype).peak_bytes < 5e7:
         check_numpy(equation, arrays_for(shapes, dtype, layouts))
+
+
+@pytest.mark.parametrize(("equation", "filters"), [("ni,fi->nf", 8), ("ni,nj->ij", None), ("nji,fi->fjn", 2)])
+def test_windows_of_an_array_are_not_copied_all_at_once(equation, filters):
+    rng = np.random.default_rng(0)
+    signal = rng.standard_normal((60_000, 2) if "nji" in equation else 60_000)
+    windows = np.lib.stride_tricks.sliding_window_view(signal, 100, axis=0)
+    arrays = [windows, windows if filters is None else rng.standard_normal((filters, 100))]
+    for _ in range(2):  # the second call is looked up
+        found, peak = peaks.numpy_peak(lambda: einsumx.einsum(equation, *arrays))
+        assert peak < found.nbytes + signal.nbytes + (20 << 20) < windows.nbytes
+        expected = np.einsum(equation, *[array[:, ..., :] for array in arrays], optimize=True)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    out = np.empty_like(expected)
+    assert peaks.numpy_peak(lambda: einsumx.einsum(equation, *arrays, out=out))[1] < signal.nbytes + (20 << 20)
+    np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)

@@ -229,6 +229,8 @@ class TorchOut(OutAccess):
         self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str, out: Signature
     ) -> Callable[..., object] | None:
         kernels, write = self.adapter._kernels, None
+        if out[0] not in (self.xp.Tensor, self.xp.nn.Parameter):  # a trace's tensors have no addresses to compare
+            return None
         match op:
             case Matmul() if dtype in BLAS | HALVES:
                 write = kernels.matmul_into(*shapes)

@@ -54,7 +54,7 @@ class PlanCost:
         ops: an entry for each op.
         multiply_adds: of all ops; a multiply-add is two floating-point operations.
         copied: bytes written by copies and casts.
-        input_bytes: of all operands; along an axis of stride 0, data is counted once.
+        input_bytes: of all operands; memory that one shows several times is counted once.
         output_bytes: of the result.
         peak_bytes: the most bytes alive at once, as :attr:`einsumx.Plan.peak_bytes` says.
 
@@ -107,8 +107,7 @@ def op_costs(program: Program, kernels: Kernels | None, values: Sequence[Operand
 def _operand_bytes(operand: Operand) -> int:
     if operand.nnz is not None:
         return operand.nbytes
-    steps = operand.strides or contiguous(operand.shape)
-    return int(assumed(prod(size for size, step in zip(operand.shape, steps) if step) * itemsize(operand.dtype)))
+    return int(min(assumed(operand.nbytes), assumed(operand.span_bytes)))
 
 
 # -- seconds --------------------------------------------------------------------------------------------------------

@@ -37,3 +37,20 @@ class Operand:
         if self.nnz is not None:
             return self.nnz * (itemsize(self.dtype) + COORDINATE * len(self.shape))
         return prod(self.shape) * itemsize(self.dtype)
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes of the memory from its first element to its last one; less than ``nbytes`` if elements share memory."""
+        if self.strides is None:
+            return self.nbytes
+        steps = sum([(size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides)])
+        return (steps + 1) * itemsize(self.dtype) if 0 not in self.shape else 0
+
+    @property
+    def has_many_windows(self) -> bool:
+        """Whether it shows its memory many times, so that a copy would take far more than that."""
+        return self.strides is not None and self.nbytes > max(_LARGE, _MANY * self.span_bytes)
+
+
+_LARGE, _MANY = 1 << 25, 4
+"""The least bytes of such an array, and how many times its memory that is."""

@@ -10,6 +10,7 @@ a signal handler raises while a plan is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -22,6 +23,7 @@ from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitErro
 from einsumx.imports import LazyModule
 from einsumx.measuring import effort
 from einsumx.runtime.request import (
+    STAGED,
     Keywords,
     Request,
     Written,
@@ -343,7 +345,7 @@ def _of_fields(
 ) -> Run:
     """:func:`ready`, with the equation and the fields of a request."""
     _, _, added, kinds, _ = key or _NO_KEY
-    if out is None and fields.keys() <= staged.KEYWORDS and (key is None or key[:4] == _NO_KEY[:4]):
+    if out is None and fields.keys() <= STAGED and (key is None or key[:4] == _NO_KEY[:4]):
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
             return run
@@ -354,14 +356,17 @@ def _of_fields(
             request = request.named(adapter)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    if request.memory_limit is not None:
+    if out is not None and request.algebra.has_exponents:
+        raise Uncacheable
+    prepared = None
+    if request.memory_limit is None:
+        prepared = prepare.from_signatures(request, adapter, signatures)
+        request = replace(request, memory_limit=caps.of_windows(prepared, adapter, signatures))
+    if prepared is None or request.memory_limit is not None:
         if out is not None or kinds is not None:
             raise Uncacheable
         limited: Run = hooks.ready_under_limit(request, adapter, signatures)
         return limited
-    if out is not None and request.algebra.has_exponents:
-        raise Uncacheable
-    prepared = prepare.from_signatures(request, adapter, signatures)
     if out is None and request.order == "K" and kinds is None:
         return prepared.run
     try:

@@ -1,4 +1,4 @@
-"""Limits of patches: which calls they concern."""
+"""Limits that nobody gave for a call itself: those of patches, and of contractions of sliding windows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from einsumx.adapters.base import Adapter, Signature
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.cost import program_cost
 from einsumx.ir.sizes import is_known
-from einsumx.runtime.limits import Cap
-from einsumx.runtime.prepare import from_signatures
+from einsumx.runtime.limits import Cap, MemoryLimit
+from einsumx.runtime.prepare import Prepared, from_signatures
 from einsumx.runtime.request import Request
 
 
@@ -32,3 +32,22 @@ def is_exceeded(cap: Cap, request: Request, adapter: Adapter, signatures: Sequen
         return False
     cost = program_cost(program, adapter)
     return cost.peak_bytes - cost.input_bytes > cap.nbytes
+
+
+def of_windows(prepared: Prepared, adapter: Adapter, signatures: Sequence[Signature]) -> MemoryLimit | None:
+    """The limit for a contraction that would copy all windows of an array at once; None for all others.
+
+    It runs in blocks then, which take less memory and no more time.
+    """
+    operands = list(map(adapter.operand, signatures))
+    if adapter.blocks is None or adapter.gradients is not None:  # which take more memory in blocks
+        return None
+    if not any(operand.has_many_windows for operand in operands):
+        return None
+    cost = program_cost(prepared.program, adapter)
+    amount = cost.output_bytes + sum([operand.span_bytes for operand in operands]) + _ROOM
+    return MemoryLimit(amount) if cost.peak_bytes - cost.input_bytes > amount else None
+
+
+_ROOM = 1 << 24
+"""Bytes for blocks."""

@@ -22,7 +22,7 @@ from einsumx.planner.lower import lower
 from einsumx.runtime import execute, staged
 from einsumx.runtime.conversion import check_byte_order, described, one_device
 from einsumx.runtime.front import contraction
-from einsumx.runtime.request import Request, as_key, from_key
+from einsumx.runtime.request import STAGED, Request, as_key, from_key
 
 if TYPE_CHECKING:
     from einsumx import log
@@ -99,7 +99,7 @@ def by_signatures(
     """The same by :meth:`~einsumx.adapters.arrays.Arrays.planning_mode`, effort, other fields, and signatures."""
     fields = from_key(key)
     request = Request(written, (), **fields)
-    if mode is None and level == "estimate" and fields.keys() <= staged.KEYWORDS:
+    if mode is None and level == "estimate" and fields.keys() <= STAGED:
         with suppress(EinsumxError):  # which the other road raises with all that is to be said
             run = staged.run_of(adapter, written, signatures, request.optimize)
             if run is not None:

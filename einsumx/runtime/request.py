@@ -356,6 +356,9 @@ class Request:
         return keywords
 
 
+STAGED = frozenset(["optimize"])
+"""The keywords of calls that are planned in three stages; see :mod:`einsumx.runtime.staged`."""
+
 _KEYWORDS = tuple([name for name in Keywords.__annotations__ if name not in FrameworkKeywords.__annotations__])
 """The keywords of :func:`einsumx.einsum` that every framework has."""
 

@@ -33,10 +33,6 @@ else:
     log, front = LazyModule("einsumx.log"), LazyModule("einsumx.runtime.front")
 
 
-KEYWORDS = frozenset(["optimize"])
-"""The keywords of calls that are planned in three stages."""
-
-
 def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], optimize: Any = "auto") -> Run | None:
     """The function for operands of these signatures, if it is clear without a search; otherwise None.
 
@@ -86,10 +82,10 @@ _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
 def _sizes(found: Roles, operands: Sequence[Operand]) -> tuple[int, ...] | None:
-    """The size of each label; None if one is unknown, an axis does not fit, or a dtype is weak."""
+    """The size of each label; None if one is unknown, an axis does not fit, a dtype is weak, or windows are many."""
     sizes = [-1] * found.count
     for labels, operand in zip(found.inputs, operands):
-        if operand.weak or operand.nnz is not None:
+        if operand.weak or operand.nnz is not None or (operand.strides is not None and operand.has_many_windows):
             return None
         for label, size in zip(labels, operand.shape):
             known = sizes[label]
