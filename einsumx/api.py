@@ -260,7 +260,7 @@ def computed(request: Request) -> Any:
         added = arrays.pop()
     request = request.named(adapter)
     prepared = prepare.prepare(request, adapter, arrays)
-    limit = caps.of_windows(prepared, adapter, list(map(adapter.signature, arrays)))
+    limit = caps.of_windows(prepared, adapter, map(adapter.signature, arrays))
     if limit is not None:
         return gradients.recorded(replace(request, memory_limit=limit))
     if request.out is None and request.order == "K" and request.factors is None:
