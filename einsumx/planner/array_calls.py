@@ -150,7 +150,7 @@ class Calls:
         is_loud: an op may warn about infinities and nan.
     """
 
-    __slots__ = ("_delivered", "_order", "_slots", "axes", "fate", "flat", "is_loud", "result", "steps")
+    __slots__ = ("_delivered", "_longer", "_order", "_slots", "axes", "fate", "flat", "is_loud", "result", "steps")
 
     def __init__(self, arrays: Sequence[Laid], before: Calls | None = None) -> None:
         self.fate: Fate = "view"
@@ -158,6 +158,7 @@ class Calls:
         self.result: Labels = ()
         self.flat: Groups | None = None
         self._delivered: Calls | None = None
+        self._longer: dict[tuple[Labels, Labels | None], Calls] = {}
         self._order: Arranged | None = None
         self._slots: tuple[Slots, ...] | None = None
         if before is None:
@@ -249,6 +250,12 @@ class Calls:
         ones = without(kept, self.result)
         if not ones:
             return self
+        calls = self._longer.get((ones, order))
+        if calls is None:
+            calls = self._longer[ones, order] = self._with_ones(ones, order)
+        return calls
+
+    def _with_ones(self, ones: Labels, order: Labels | None) -> Calls:
         calls, result = Calls((), self), (*ones, *self.result)
         if order is not None and without(order, ones) == self.result:
             result = order
