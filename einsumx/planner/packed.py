@@ -166,7 +166,8 @@ class PackedRecipe(Recipe):
 
     def all_ways(self, rules: Rules) -> list[PackedWay]:
         """All ways in which a framework multiplies matrices."""
-        traits, is_product = rules.traits, bool(rules.multiplies and self._contracted)
+        traits = rules.traits
+        is_product = bool(rules.multiplies and self._contracted) and rules.dtype in traits.native_dtypes
         may_be_inner = is_product and traits.einsum_factor(AROUND_BATCH[False, True]) is not None
         key = traits.max_batch_axes, traits.transpose_flags, may_be_inner
         found: list[PackedWay] | None = self.ways.get(key)
