@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, overload
 
-from einsumx.adapters import hooks, replacement
+from einsumx.adapters import hooks
 from einsumx.adapters.registry import get_backend, is_stored, lazy, lazy_planner
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
+    from einsumx.adapters import replacement
     from einsumx.adapters.base import Adapter
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from einsumx.streaming import gradients, repeated
     from einsumx.streaming import run as streaming_run
 else:
+    replacement = LazyModule("einsumx.adapters.replacement")
     caps, factors = LazyModule("einsumx.runtime.caps"), LazyModule("einsumx.runtime.factors")
     conversion, front = LazyModule("einsumx.runtime.conversion"), LazyModule("einsumx.runtime.front")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
@@ -258,7 +260,7 @@ def computed(request: Request) -> Any:
         added = arrays.pop()
     request = request.named(adapter)
     prepared = prepare.prepare(request, adapter, arrays)
-    limit = caps.of_windows(prepared, adapter, list(map(adapter.signature, arrays)))
+    limit = caps.of_windows(prepared, adapter, map(adapter.signature, arrays))
     if limit is not None:
         return gradients.recorded(replace(request, memory_limit=limit))
     if request.out is None and request.order == "K" and request.factors is None:

@@ -124,6 +124,6 @@ def test_the_page_on_patch_runs_as_it_stands(caplog):
     names = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, names)
-    assert [text.partition(":")[0] for text in caplog.messages] == [
+    assert [text.partition(":")[0] for text in caplog.messages if not text.startswith("blocks")] == [
         "numpy.einsum of 'ij->i' is left to the framework",
     ]

@@ -20,7 +20,6 @@ FRAMEWORKS = [name for name in ("numpy", "torch") if find_spec(name)]
 INTO = [
     ("i,j->ij", (400,), (400,)),
     ("ij,ij->ij", (400, 400), (400, 400)),
-    ("i,ij,j->ij", (400,), (400, 400), (400,)),
     ("bij,bjk->bik", (10, 130, 7), (10, 7, 130)),
     ("ij,jk->ki", (400, 7), (7, 400)),
     ("ij,jk,kl->il", (400, 7), (7, 9), (9, 400)),

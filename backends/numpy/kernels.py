@@ -14,6 +14,7 @@ from importlib import import_module
 from itertools import product
 from math import ceil, prod
 from operator import methodcaller
+from sys import is_finalizing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -130,10 +131,10 @@ _LETTERS = 52
 
 def _pieces(seconds: float, least: float | None = None) -> int:
     """The number of pieces to split this much work into: four per thread, so that all threads end at the same time."""
-    threads = pool.get_num_threads()
-    if threads == 1 or seconds < (_LEAST if least is None else least):
+    if seconds < (_LEAST if least is None else least) or is_finalizing():  # when no thread can be started
         return 1
-    return max(1, min(4 * threads, int(seconds / _PIECE)))
+    threads = pool.get_num_threads()
+    return 1 if threads == 1 else max(1, min(4 * threads, int(seconds / _PIECE)))
 
 
 def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:

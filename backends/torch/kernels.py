@@ -53,6 +53,7 @@ _PART = 1 << 12
 _LINES = 4096
 _LINES_OF_PAGES = 256
 _PAGE = 4096
+_ALIASED = 2048  # bytes between elements, or a multiple of them, with which cache lines collide
 _BLOCK = 1 << 16
 
 # More elements than a tensor of integers has along a summed axis of unknown size.
@@ -492,6 +493,8 @@ def copied(array: Array) -> Array:
         return array.clone(memory_format=torch.contiguous_format)
     result = _new(array.shape, array)
     strides = [(stride, axis) for axis, (size, stride) in enumerate(zip(array.shape, array.stride())) if size > 1]
+    if array.dim() == 2 and strides[-1][0] * array.element_size() % _ALIASED == 0:
+        return result.copy_(array)  # torch's own blocks of matrices go through a buffer, in which no lines collide
     innermost = min((each for each in strides if each[0]), default=strides[-1])[1]
     behind = prod(array.shape[innermost + 1 :])
     lines = _LINES_OF_PAGES if strides[-1][0] * array.element_size() >= _PAGE else _LINES

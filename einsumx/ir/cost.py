@@ -14,7 +14,7 @@ from einsumx.ir.cost_model import CostModel, run_counters
 from einsumx.ir.fill import sparse_work
 from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
-from einsumx.ir.operand import Operand
+from einsumx.ir.operand import Operand, span_bytes
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program, last_uses
 from einsumx.ir.records import record
@@ -107,7 +107,7 @@ def op_costs(program: Program, kernels: Kernels | None, values: Sequence[Operand
 def _operand_bytes(operand: Operand) -> int:
     if operand.nnz is not None:
         return operand.nbytes
-    return int(min(assumed(operand.nbytes), assumed(operand.span_bytes)))
+    return int(min(assumed(operand.nbytes), assumed(span_bytes(operand))))
 
 
 # -- seconds --------------------------------------------------------------------------------------------------------

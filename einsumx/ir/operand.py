@@ -38,18 +38,18 @@ class Operand:
             return self.nnz * (itemsize(self.dtype) + COORDINATE * len(self.shape))
         return prod(self.shape) * itemsize(self.dtype)
 
-    @property
-    def span_bytes(self) -> int:
-        """Bytes of the memory from its first element to its last one; less than ``nbytes`` if elements share memory."""
-        if self.strides is None:
-            return self.nbytes
-        steps = sum([(size - 1) * abs(stride) for size, stride in zip(self.shape, self.strides)])
-        return (steps + 1) * itemsize(self.dtype) if 0 not in self.shape else 0
 
-    @property
-    def has_many_windows(self) -> bool:
-        """Whether it shows its memory many times, so that a copy would take far more than that."""
-        return self.strides is not None and self.nbytes > max(_LARGE, _MANY * self.span_bytes)
+def span_bytes(operand: Operand) -> int:
+    """Bytes of the memory from the first element to the last one; less than ``nbytes`` if elements share memory."""
+    if operand.strides is None:
+        return operand.nbytes
+    steps = sum([(size - 1) * abs(stride) for size, stride in zip(operand.shape, operand.strides)])
+    return (steps + 1) * itemsize(operand.dtype) if 0 not in operand.shape else 0
+
+
+def has_many_windows(operand: Operand) -> bool:
+    """Whether an array shows its memory many times, so that a copy would take far more than that."""
+    return operand.strides is not None and operand.nbytes > max(_LARGE, _MANY * span_bytes(operand))
 
 
 _LARGE, _MANY = 1 << 25, 4

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from einsumx.ir.layout import Pattern, cut
+from einsumx.ir.layout import Pattern, cut, merged_runs
 from einsumx.ir.ops import Copy, Native, Op, Reshape, Sum, Transpose
 from einsumx.ir.program import Arranged, Slots, arranged
 from einsumx.planner.terms import Groups, Labels, native_equation
@@ -150,7 +150,7 @@ class Calls:
         is_loud: an op may warn about infinities and nan.
     """
 
-    __slots__ = ("_delivered", "_order", "_slots", "axes", "fate", "flat", "is_loud", "result", "steps")
+    __slots__ = ("_delivered", "_longer", "_order", "_slots", "axes", "fate", "flat", "is_loud", "result", "steps")
 
     def __init__(self, arrays: Sequence[Laid], before: Calls | None = None) -> None:
         self.fate: Fate = "view"
@@ -158,6 +158,7 @@ class Calls:
         self.result: Labels = ()
         self.flat: Groups | None = None
         self._delivered: Calls | None = None
+        self._longer: dict[tuple[Labels, Labels | None], Calls] = {}
         self._order: Arranged | None = None
         self._slots: tuple[Slots, ...] | None = None
         if before is None:
@@ -200,6 +201,14 @@ class Calls:
         op = Transpose(len(self.axes), slot, tuple(map(labels.index, order)))
         return self.add(op, (slot,), tuple(zip(order)))
 
+    def moved(self, slot: int, labels: Labels, order: Labels, reason: str) -> int:
+        """The slot of an array in C order with its labels in another order: a copy with the fewest axes, if any."""
+        if labels == order:
+            return slot
+        runs, axes = merged_runs(labels, order)
+        slot = self.reshape(slot, runs)
+        return self.add(Transpose(len(self.axes), slot, axes, reason), (slot,), tuple(map(runs.__getitem__, axes)))
+
     def copy(self, slot: int, reason: str) -> int:
         """The slot of a copy in C order."""
         return self.add(Copy(len(self.axes), slot, reason), (slot,), self.axes[slot])
@@ -236,8 +245,17 @@ class Calls:
         self.flat = None if axes == singles(result) else axes
         return self
 
-    def with_ones(self, ones: Labels, order: Labels | None) -> Calls:
-        """The calls with some labels in the result, whose axes have size 1: at their places in an order, or first."""
+    def with_ones(self, kept: Labels, order: Labels | None) -> Calls:
+        """The calls with all labels that are kept: those of size 1 at their places in an order, or first."""
+        ones = without(kept, self.result)
+        if not ones:
+            return self
+        calls = self._longer.get((ones, order))
+        if calls is None:
+            calls = self._longer[ones, order] = self._with_ones(ones, order)
+        return calls
+
+    def _with_ones(self, ones: Labels, order: Labels | None) -> Calls:
         calls, result = Calls((), self), (*ones, *self.result)
         if order is not None and without(order, ones) == self.result:
             result = order

@@ -223,14 +223,15 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     labels = tuple([array.labels for array in arrays])
     if labels != roles.inputs:
         roles = roles_of(labels, roles.output)
-    if rules.is_packed and count < 3:
-        return [Part(packed.calls_of(arrays, roles.output, sizes, rules), sizes, tuple(slots), start)]
     if count == 2:
-        product = calls_of(roles.pair(*arrays), sizes, rules)
+        is_packed, output = rules.is_packed, roles.output
+        recipe = packed.recipe_of(*arrays, ResultUse(output), output) if is_packed else roles.pair(*arrays)
+        product = calls_of(recipe, sizes, rules)
         return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
     if count == 1:
         is_done = parts and labels[0] == roles.output
-        return parts if is_done else [*parts, Part(roles.alone(*arrays), sizes, tuple(slots), start)]
+        alone = packed.alone(arrays[0], roles.output, ones_of(sizes)) if rules.is_packed else roles.alone(*arrays)
+        return parts if is_done else [*parts, Part(alone, sizes, tuple(slots), start)]
     steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
     return None if steps is None else parts + steps
 
@@ -266,9 +267,8 @@ def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
     if calls is not None:
         return calls
     if 1 in sizes and not recipe.lacks_ones:
-        short, kept = without_ones(recipe, sizes)
-        calls = calls_of(short, sizes, rules)
-        return calls.with_ones(kept, recipe.use.order) if calls and kept else calls
+        calls = calls_of(recipe.without(ones_of(sizes)), sizes, rules)
+        return calls and calls.with_ones(recipe.keep, recipe.use.order)
     return ways_of(recipe, rules).fastest(sizes, rules) if rules.multiplies and recipe.left.inner else None
 
 
@@ -281,10 +281,9 @@ def ways_of(recipe: Recipe, rules: Rules) -> Ways:
     return found
 
 
-def without_ones(recipe: Recipe, sizes: Sizes) -> tuple[Recipe, Labels]:
-    """The product without labels of size 1, and those of them that its result has."""
-    ones = tuple([label for label, size in enumerate(sizes) if size == 1])
-    return recipe.without(ones), tuple([label for label in ones if label in recipe.keep])
+def ones_of(sizes: Sizes) -> Labels:
+    """The labels of size 1."""
+    return tuple([label for label, size in enumerate(sizes) if size == 1])
 
 
 # -- networks -------------------------------------------------------------------------------------------------------
@@ -334,15 +333,15 @@ class NetworkStep:
             calls = self._einsums[arrays] = Calls(arrays).native((0, 1), arrays, result)
         return calls
 
-    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None, ones: Labels | None) -> tuple[Recipe, Labels, Labels]:
+    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None, is_packed: bool) -> tuple[Recipe, Labels, Labels]:
         """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
 
         Args:
             lhs, rhs: the two values.
             other: the labels of the partner in memory order; None if it is not there yet.
-            ones: those of size 1, if arrays have no strides.
+            is_packed: whether arrays have no strides.
         """
-        key = lhs, rhs, other, ones
+        key = lhs, rhs, other, is_packed
         found = self._recipes.get(key)
         if found is None:
             names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
@@ -353,17 +352,14 @@ class NetworkStep:
             else:
                 kept = tuple([number for label, number in numbers.items() if label in self.kept])
                 contracted, batch = self.use.contracted, self.use.batch
-                if ones is None:
+                if not is_packed:
                     contracted, batch = [
                         tuple([label for label in other or () if label in some])
                         for some in (self._contracted, self._batch)
                     ]
                 use = ResultUse(None, *[tuple(map(numbers.__getitem__, each)) for each in (contracted, batch)])
-            arrays = renamed(lhs, numbers), renamed(rhs, numbers)
-            if ones is None:
-                recipe = recipe_of(*arrays, use, kept)
-            else:
-                recipe = packed.recipe_of(*arrays, use, kept, tuple([numbers[one] for one in ones if one in numbers]))
+            make = packed.recipe_of if is_packed else recipe_of
+            recipe = make(renamed(lhs, numbers), renamed(rhs, numbers), use, kept)
             found = self._recipes[key] = recipe, names, kept
         return found
 
@@ -441,11 +437,8 @@ def _network(
         if calls is not None:
             made[node] = Laid(calls.result)
         else:
-            if rules.is_packed:
-                found, names, kept = step.recipe(lhs, rhs, None, packed.ones_of(sizes))
-            else:
-                other = None if partner is None else made.get(partner)
-                found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory, None)
+            other = None if partner is None or rules.is_packed else made.get(partner)
+            found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory, rules.is_packed)
             own = tuple(map(size, names))
             calls = calls_of(found, own, rules)
             if calls is None:

@@ -13,7 +13,6 @@ from einsumx.imports import LazyModule
 from einsumx.ir import ops
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction
-from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
@@ -155,13 +154,12 @@ def _one_einsum_is_cheaper(lowering: Lowering, contraction: Contraction, calls: 
         return False  # the own einsum would copy
     model = lowering.model(contraction.dtype)
     overhead = sum([model.overhead(op) for op in calls])
-    count, steps = len(operands), prod(equation.sizes)
-    if model.least_einsum(steps, count) >= overhead:
+    count = len(operands)
+    if model.least_einsum(prod(equation.sizes), count) >= overhead:
         return False
     strides = [operand.strides for operand in operands]
     terms = list(map(lowering.term, range(count), equation.inputs, strides))
-    loops = outer_loops([lowering.long(term.memory) for term in terms], lowering.long(equation.output))
-    return lowering.einsum_seconds(contraction.dtype, steps, loops, count) < overhead
+    return lowering.einsum_seconds(terms, equation.output, contraction.dtype) < overhead
 
 
 def _lower_in(lowering: Lowering, contraction: Contraction, compute: str, between: str = "", sums: str = "") -> int:

@@ -7,7 +7,6 @@ How a pair is computed depends on how arrays lie in memory, so each kind has a s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
 from math import prod
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -15,13 +14,13 @@ from typing import Any, ClassVar, NamedTuple
 from einsumx.ir import ops
 from einsumx.ir.cost_model import CostModel
 from einsumx.ir.layout import contiguous
-from einsumx.ir.loops import Loops, outer_loops
+from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
-from einsumx.planner.terms import Labels, ResultUse, Term, native_equation, repeated
+from einsumx.planner.terms import Labels, ResultUse, Term, joined, native_equation, repeated
 
 seconds_of = attrgetter("seconds")
 """The estimated time of a candidate."""
@@ -314,30 +313,17 @@ class Lowering:
         return self.term(self.add(ops.Native, slots, equation), result)
 
     def own_einsum(self, pair: Pair) -> Term:
-        """The pair by the framework's own einsum, or elementwise if it does not take so many labels."""
-        if not self.takes_labels(pair):
-            return self.multiply_and_sum(pair)
-        return self.native((pair.lhs, pair.rhs), self.einsum_order(pair)[0])
-
-    def einsums(self, pair: Pair) -> Iterator[Candidate]:
-        """The framework's own einsum, if it takes the pair."""
-        traits = self.traits
-        is_taken = traits.rates.native and pair.dtype in traits.native_dtypes and self.takes_labels(pair)
-        if is_taken and not pair.sums:
-            order, seconds = self.einsum_order(pair)
-            yield Candidate("einsum", seconds, "einsum", partial(self.native, (pair.lhs, pair.rhs), order))
-
-    def einsum_order(self, pair: Pair) -> tuple[Labels, float]:
-        """The order of the result for which the framework's own einsum is fastest, and its seconds."""
-        steps = self.size((*pair.kept, *pair.contracted))
-        loops = outer_loops([self.long(pair.lhs.memory), self.long(pair.rhs.memory)], self.long(pair.kept))
-        return pair.kept, self.einsum_seconds(pair.dtype, steps, loops)
+        """The pair by the framework's own einsum."""
+        raise NotImplementedError
 
     def takes_labels(self, pair: Pair) -> bool:
         """Whether the framework's own einsum takes so many labels."""
         return len(pair.kept) + len(pair.contracted) <= self.traits.native_max_labels
 
-    def einsum_seconds(self, dtype: str, steps: int, loops: Loops[int], count: int = 2, packed: bool = True) -> float:
-        """The time of the framework's own einsum of ``count`` operands, which are ``packed`` along these loops."""
+    def einsum_seconds(self, terms: Sequence[Term], result: Labels, dtype: str) -> float:
+        """The time of the framework's own einsum of terms, whose result has these labels."""
+        memory = [term.memory for term in terms]
+        steps = self.size(tuple(dict.fromkeys(joined(memory))))
+        loops = outer_loops([self.long(labels) for labels in memory], self.long(result))
         rows, fills = self.size(loops.outer), self.size(loops.filled)
-        return self.model(dtype).einsum(steps, rows, fills, loops.count, count, loops.is_packed and packed)
+        return self.model(dtype).einsum(steps, rows, fills, loops.count, len(terms), loops.is_packed)

@@ -8,7 +8,6 @@ from functools import partial
 
 from einsumx.ir.layout import merged_transpose
 from einsumx.ir.ops import Matmul, Reshape, Transpose
-from einsumx.ir.traits import Traits
 from einsumx.planner.array_calls import Calls, Laid
 from einsumx.planner.lowering import Lowering, Pair
 from einsumx.planner.packed import PackedRecipe, recipe_of
@@ -20,23 +19,6 @@ from einsumx.planner.terms import Labels, Term
 class PackedLowering(Lowering):
     """Appends ops whose results are all C-contiguous."""
 
-    def __init__(self, sizes: Sequence[int], traits: Traits, slots: int, names: Sequence[str] = ()) -> None:
-        super().__init__(sizes, traits, slots, names)
-        self._settled: dict[int, Term] = {}
-
-    def settled(self, term: Term) -> Term:
-        """The term in a slot that has the shape of its axes, which was made right after the term itself."""
-        return term if term.flat is None else self._settled[term.slot]
-
-    def drop(self, term: Term, axes: Sequence[int]) -> Term:
-        """Drop ``axes``, each of size 1 in the array; the next op may read it as it is."""
-        short = super().drop(term, axes)
-        if short is term or len(set(term.labels)) < len(term.labels):
-            return short
-        array = Laid(term.labels, (), term.flat).without(tuple([term.labels[axis] for axis in axes]))
-        self._settled[term.slot] = short
-        return Term(term.slot, array.labels, None, self.sizes, array.flat)
-
     def permute(self, term: Term, labels: Labels, reason: str = "") -> Term:
         """The axes in the order of ``labels``, by a copy whose axes are as few as possible."""
         if labels == term.labels:
@@ -46,23 +28,22 @@ class PackedLowering(Lowering):
             slot = self.add(Transpose, self.add(Reshape, slot, before), axes, reason)
         return self.reshape(slot, labels)
 
+    def sum(self, term: Term, labels: Sequence[int]) -> Term:
+        """Sum over ``labels``; those of size 1 are only dropped."""
+        array, kept = _laid(term), tuple([label for label in term.labels if label not in labels])
+        calls = Calls([array])
+        _, summed = calls.summed(0, array.without(self._ones(term.labels)), kept)
+        return self._result(calls.ended("sum", summed.labels).with_ones(kept, kept), [term])
+
     def product(self, pair: Pair) -> Term:
         """The pair by the kernels that take its dtype, and elementwise where matrices are slow."""
-        recipe, rules = self._recipe(pair), rules_of(self.traits, pair.dtype)
-        order = recipe.order(self.sizes, rules)
-        if order is not None:
-            ends = [order[len(order) - len(term.labels) :] for term in (pair.lhs, pair.rhs)]
-            lhs, rhs = [self.settled(term) if term.labels == end else term for term, end in zip(pair[:2], ends)]
-            pair = pair._replace(lhs=lhs, rhs=rhs)
-            return self._written(pair, self._recipe(pair).in_order(order))
-        if recipe.is_fused(rules):
-            return self._written(pair, recipe.fastest(self.sizes, rules).fused())
-        return super().product(pair)
+        calls = self._recipe(pair).elementwise(self.sizes, rules_of(self.traits, pair.dtype))
+        return super().product(pair) if calls is None else self._written(pair, calls)
 
     def own_einsum(self, pair: Pair) -> Term:
         """The pair by the framework's own einsum, of three axes if it has too many."""
         if self.takes_labels(pair):
-            return super().own_einsum(pair)
+            return self.native((pair.lhs, pair.rhs), pair.kept)
         way = self._recipe(pair).fastest(self.sizes, rules_of(self.traits, pair.dtype))
         return self._written(pair, way.fused())
 
@@ -72,19 +53,31 @@ class PackedLowering(Lowering):
         for way in recipe.all_ways(rules) if every else [recipe.fastest(self.sizes, rules)]:
             name, seconds = way.name(names) if every else "", way.seconds(self.sizes, rules)
             yield Candidate(name, seconds, way.kind, partial(self._written, pair, way.calls(rules)))
-        yield from self.einsums(pair)
+        if rules.has_einsum and self.takes_labels(pair) and not pair.sums:
+            seconds = self.einsum_seconds((pair.lhs, pair.rhs), pair.kept, pair.dtype)
+            yield Candidate("einsum", seconds, "einsum", partial(self.own_einsum, pair))
 
     def _recipe(self, pair: Pair) -> PackedRecipe:
-        lhs, rhs = [Laid(term.labels, (), term.flat) for term in (pair.lhs, pair.rhs)]
-        ones = tuple([label for label in pair.kept if self.sizes[label] == 1])
-        return recipe_of(lhs, rhs, pair.use, pair.kept, ones)
+        recipe, ones = recipe_of(_laid(pair.lhs), _laid(pair.rhs), pair.use, pair.kept), self._ones(pair.kept)
+        return recipe.without(ones) if ones else recipe
 
     def _written(self, pair: Pair, calls: Calls) -> Term:
-        """Append the ops of a product."""
-        added = calls.ops(self.sizes, (pair.lhs.slot, pair.rhs.slot), self.slots)
-        self.ops += [replace(op, sums=pair.sums) if pair.sums and isinstance(op, Matmul) else op for op in added]
-        self.slots += len(added)
-        slot = self.slots - 1
-        if calls.flat is not None:
-            self._settled[slot] = self.reshape(slot, calls.result)
-        return Term(slot, calls.result, None, self.sizes, calls.flat)
+        """The result of a product's calls."""
+        term = self._result(calls.with_ones(pair.kept, pair.use.target(pair.kept)), (pair.lhs, pair.rhs))
+        if pair.sums:
+            self.ops = [replace(op, sums=pair.sums) if isinstance(op, Matmul) else op for op in self.ops]
+        return term
+
+    def _result(self, calls: Calls, terms: Sequence[Term]) -> Term:
+        """The result of calls for some terms."""
+        ops = calls.ops(self.sizes, [term.slot for term in terms], self.slots)
+        self.ops += ops
+        self.slots += len(ops)
+        return Term(self.slots - 1 if ops else terms[0].slot, calls.result, None, self.sizes, calls.flat)
+
+    def _ones(self, labels: Labels) -> Labels:
+        return tuple([label for label in labels if self.sizes[label] == 1])
+
+
+def _laid(term: Term) -> Laid:
+    return Laid(term.labels, (), term.flat)

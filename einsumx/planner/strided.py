@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
 from einsumx.ir.layout import OVERLAPS, cut
@@ -25,6 +25,9 @@ from einsumx.planner.array_calls import Calls, Fate, Laid, Sizes, singles, span,
 from einsumx.planner.orders import IN_PLACE, Orders
 from einsumx.planner.rules import Rules
 from einsumx.planner.terms import Groups, Labels, ResultUse
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
@@ -311,7 +314,7 @@ class Recipe:
     def __init__(self, arrays: tuple[Laid, Laid], use: ResultUse, keep: Labels) -> None:
         self.arrays, self.use, self.keep = arrays, use, keep
         self.lacks_ones = False
-        self.shorter: dict[Labels, Recipe] = {}
+        self.shorter: dict[Labels, Self] = {}
         lhs, rhs = arrays
         self._before: Calls | None = None
         self.slots = 0, 1
@@ -376,7 +379,8 @@ class Recipe:
             inner *= sizes[label]
         for label in self.batch:
             matrices *= sizes[label]
-        if 1 in sizes and not (self.lacks_ones or self._takes_ones(inner)):
+        is_ready = 1 not in sizes or self.lacks_ones or self._takes_ones(inner)
+        if not is_ready and self._before is not None:
             return None
         steps = matrices * inner * rows * cols
         is_vector = rows == 1 or cols == 1
@@ -387,6 +391,8 @@ class Recipe:
             innermost = min([sizes[label] for label in self.last], default=1)
             if (inner == 1 and not is_vector) or rules.is_tiny(steps, steps / innermost, self.count):
                 return self.native(self._small_result())
+        if not is_ready:
+            return None
         if inner == 1 and (is_vector or not rules.traits.outer_by_matmul):
             return self._multiply(sizes, rules)
         if not is_matmul:
@@ -399,16 +405,16 @@ class Recipe:
         """Whether the recipe holds for axes of size 1: arrays are in order, and none is in the way or summed alone."""
         if self.left.array.pattern or self.right.array.pattern or self._before is not None:
             return False
-        return self.is_readable and (inner > 1 or not self.left.inner)
+        return not self.left.inner or (self.is_readable and inner > 1)
 
-    def without(self, ones: Labels) -> Recipe:
+    def without(self, ones: Labels) -> Self:
         """The product without some labels, whose axes have size 1."""
         found = self.shorter.get(ones)
         if found is None:
             lhs, rhs = self.arrays
             order, contracted, batch = self.use
             use = ResultUse(order and without(order, ones), without(contracted, ones), without(batch, ones))
-            found = Recipe((lhs.without(ones), rhs.without(ones)), use, without(self.keep, ones))
+            found = type(self)((lhs.without(ones), rhs.without(ones)), use, without(self.keep, ones))
             found.lacks_ones = True
             self.shorter[ones] = found
         return found

@@ -11,7 +11,7 @@ from einsumx.ir.cost_model import is_sweep
 from einsumx.ir.layout import pattern_of
 from einsumx.ir.ops import Matmul, Threads
 from einsumx.planner.array_calls import Calls, Laid, Sizes
-from einsumx.planner.clear import calls_of, ways_of, without_ones
+from einsumx.planner.clear import calls_of, ones_of, ways_of
 from einsumx.planner.lowering import Lowering, Pair
 from einsumx.planner.rules import rules_of
 from einsumx.planner.selection import Candidate
@@ -48,12 +48,11 @@ class StridedLowering(Lowering):
     def candidates(self, pair: Pair, *, every: bool) -> Iterator[Candidate]:
         """Products of matrices, the own einsum, and products of elements that are summed; or the fastest of them."""
         recipe, sizes, names = self._recipe(pair)
-        rules, order = rules_of(self.traits, pair.dtype), recipe.use.order
-        recipe, ones = without_ones(recipe, sizes)
-        ways = ways_of(recipe, rules)
+        rules = rules_of(self.traits, pair.dtype)
+        ways = ways_of(recipe.without(ones_of(sizes)), rules)
 
         def write(calls: Callable[[], Calls], threads: Threads = "") -> Term:
-            return self._written(pair, calls().with_ones(ones, order), names, threads)
+            return self._written(pair, calls().with_ones(recipe.keep, recipe.use.order), names, threads)
 
         if not every:
             fastest = partial(ways.fastest, sizes, rules, by_product=bool(pair.sums))
@@ -72,10 +71,9 @@ class StridedLowering(Lowering):
         if not self.takes_labels(pair):
             return self.multiply_and_sum(pair)
         recipe, sizes, names = self._recipe(pair)
-        rules, order = rules_of(self.traits, pair.dtype), recipe.use.order
-        recipe, ones = without_ones(recipe, sizes)
-        calls = ways_of(recipe, rules).native(sizes, rules)
-        return self._written(pair, calls.with_ones(ones, order), names)
+        rules = rules_of(self.traits, pair.dtype)
+        calls = ways_of(recipe.without(ones_of(sizes)), rules).native(sizes, rules)
+        return self._written(pair, calls.with_ones(recipe.keep, recipe.use.order), names)
 
     def _recipe(self, pair: Pair) -> tuple[Recipe, Sizes, list[int]]:
         """The product with numbers for labels, their sizes, and the label of each."""

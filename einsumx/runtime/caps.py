@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from einsumx.adapters.base import Adapter, Signature
 from einsumx.errors import MemoryLimitError
 from einsumx.ir.cost import program_cost
+from einsumx.ir.operand import has_many_windows, span_bytes
 from einsumx.ir.sizes import is_known
 from einsumx.runtime.limits import Cap, MemoryLimit
 from einsumx.runtime.prepare import Prepared, from_signatures
@@ -34,18 +35,18 @@ def is_exceeded(cap: Cap, request: Request, adapter: Adapter, signatures: Sequen
     return cost.peak_bytes - cost.input_bytes > cap.nbytes
 
 
-def of_windows(prepared: Prepared, adapter: Adapter, signatures: Sequence[Signature]) -> MemoryLimit | None:
+def of_windows(prepared: Prepared, adapter: Adapter, signatures: Iterable[Signature]) -> MemoryLimit | None:
     """The limit for a contraction that would copy all windows of an array at once; None for all others.
 
     It runs in blocks then, which take less memory and no more time.
     """
+    if adapter.blocks is None or adapter.gradients is not None or not adapter.cpu.strided:
+        return None  # gradients take more memory in blocks
     operands = list(map(adapter.operand, signatures))
-    if adapter.blocks is None or adapter.gradients is not None:  # which take more memory in blocks
-        return None
-    if not any(operand.has_many_windows for operand in operands):
+    if not any(map(has_many_windows, operands)):
         return None
     cost = program_cost(prepared.program, adapter)
-    amount = cost.output_bytes + sum([operand.span_bytes for operand in operands]) + _ROOM
+    amount = cost.output_bytes + sum(map(span_bytes, operands)) + _ROOM
     return MemoryLimit(amount) if cost.peak_bytes - cost.input_bytes > amount else None
 
 

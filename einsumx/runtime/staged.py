@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.operand import has_many_windows
 from einsumx.measuring import wisdom
 from einsumx.measuring.calibration import place_of
 from einsumx.planner import clear
@@ -85,7 +86,7 @@ def _sizes(found: Roles, operands: Sequence[Operand]) -> tuple[int, ...] | None:
     """The size of each label; None if one is unknown, an axis does not fit, a dtype is weak, or windows are many."""
     sizes = [-1] * found.count
     for labels, operand in zip(found.inputs, operands):
-        if operand.weak or operand.nnz is not None or (operand.strides is not None and operand.has_many_windows):
+        if operand.weak or operand.nnz is not None or (operand.strides is not None and has_many_windows(operand)):
             return None
         for label, size in zip(labels, operand.shape):
             known = sizes[label]
