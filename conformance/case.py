@@ -249,7 +249,7 @@ def values(spec: ArraySpec, rng: np.random.Generator) -> Any:
     ``positive``    between 0.1 and 1, so that no sum of products cancels or is zero
     ``range``       integers from the whole range of the dtype
     ``exact``       integers from -3 to 3, also for floats, so that small sums of products are exact
-    ``one``, ``zero``  ones, zeros
+    ``one``, ``zero``, ``tenth``  ones, zeros, 0.1 as the dtype rounds it
     ``large``, ``tiny``  512 and 1/128; half precision holds the product of two large values and a tiny one
     ``half``        between 0.4 and 0.6, so that sums of two products neither grow nor vanish
     ``inf``, ``-inf``, ``nan``  as ``positive``, with one such element in the middle
@@ -286,8 +286,9 @@ def rounded(array: Any, dtype: str) -> Any:
 def _filled(spec: ArraySpec, rng: np.random.Generator) -> Any:
     shape = spec.shape
     match spec.fill, kind(spec.dtype):
-        case (("one" | "zero" | "large" | "tiny"), _):
-            return np.full(shape, {"one": 1.0, "zero": 0.0, "large": 512.0, "tiny": 1 / 128}[spec.fill])
+        case (("one" | "zero" | "tenth" | "large" | "tiny"), _):
+            numbers = {"one": 1.0, "zero": 0.0, "tenth": 0.1, "large": 512.0, "tiny": 1 / 128}
+            return np.full(shape, numbers[spec.fill])
         case "range", "i" | "u":
             info = np.iinfo(spec.dtype)
             return rng.integers(info.min, info.max, shape, spec.dtype, endpoint=True)

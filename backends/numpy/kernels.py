@@ -67,6 +67,11 @@ _BLAS_SHARES_PRODUCTS, _PRODUCT_REPAYS_A_WAIT = 10**6, 45e-6
 _LEAST_PRODUCT = 500e-6
 """The least seconds of products to split: a thread that sleeps takes 0.1 ms and more to start on a virtual machine."""
 
+_LONG_PRODUCT, _PART, _PART_OF_ROWS = 1 << 22, 1 << 19, 1 << 12
+"""The bytes of an operand from which a product of single-precision floats with a vector is summed in parts, the bytes
+of a part of a vector, and the terms of a part of a matrix. BLAS adds the terms one after the other in a few sums: of
+millions of equal terms, two or three digits are right."""
+
 _LONG_SUM = 8
 """A product's sum is cut if it has more terms than this many times its rows and columns."""
 
@@ -181,6 +186,8 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     """
     lhs, rhs = shapes
     if len(lhs) == 1 or len(rhs) == 1:
+        if dtype in ("float32", "complex64") and max(prod(lhs), prod(rhs)) * _itemsize(dtype) >= _LONG_PRODUCT:
+            return _dot_in_parts(lhs[0], dtype) if lhs == rhs else _vector_in_parts(lhs, rhs, dtype)
         is_shared = dtype in _MULTIPLY_ADDS and _BLAS_SHARES_VECTORS < max(prod(lhs), prod(rhs)) < _REPAYS_A_WAIT
         return partial(pool.alone, np.ndarray.dot) if is_shared and pool.get_num_threads() > 1 else np.ndarray.dot
     (rows, inner), cols = lhs[-2:], rhs[-1]
@@ -204,6 +211,37 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     repays_no_wait = _seconds_of_product(lhs, rhs, shape, dtype) < _PRODUCT_REPAYS_A_WAIT
     is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and pool.get_num_threads() > 1
     return partial(pool.alone, plain) if is_shared and repays_no_wait else plain
+
+
+def _dot_in_parts(count: int, dtype: str) -> Kernel:
+    """A long product of two vectors, on the threads of BLAS."""
+    length = _PART // _itemsize(dtype)
+    parts = [slice(start, start + length) for start in range(0, count, length)]
+    return lambda lhs, rhs: np.add.reduce([lhs[part].dot(rhs[part]) for part in parts])
+
+
+def _vector_in_parts(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
+    """A long product of a matrix and a vector, in parts that do not depend on the number of threads.
+
+    A matrix that is contiguous along the sum is left to BLAS, which sums it in parts itself.
+    """
+    inner, is_first = lhs[-1], len(lhs) == 1
+    count, others = inner // _PART_OF_ROWS, (rhs if is_first else lhs)[is_first]
+    if count < 2:
+        return np.ndarray.dot
+    cut = count * _PART_OF_ROWS
+    jobs = ranges(count, _pieces(inner * others * _itemsize(dtype) / _BYTES))
+
+    def product(lhs: Any, rhs: Any) -> Any:
+        vector, matrix = (lhs, rhs) if is_first else (rhs, lhs.T)
+        if abs(matrix.strides[0]) < abs(matrix.strides[1]):
+            return lhs.dot(rhs)
+        rows, columns = vector[:cut].reshape(count, 1, -1), matrix[:cut].reshape(count, -1, others)
+        sums = np.empty((count, 1, others), dtype)
+        pool.run([partial(np.matmul, rows[job], columns[job], sums[job]) for job in jobs])
+        return np.add.reduce(sums[:, 0]) + vector[cut:].dot(matrix[cut:])
+
+    return product
 
 
 def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Threads) -> Kernel | None:

@@ -43,6 +43,11 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _SMALL = 1 << 10
 _SMALL_MATRIX = 1 << 14
 
+# The bytes of an operand from which a product of single-precision floats with a vector is summed in parts, and the
+# terms of a part. BLAS adds the terms one after the other in a few sums: of 2**25 equal ones, two digits are right.
+_LONG_PRODUCT = 1 << 24
+_PART = 1 << 12
+
 # The most cache lines that a copy reads before it returns to the first: limited by the cache, and by the processor's
 # table of pages. And the least elements of a separate part of a copy.
 _LINES = 4096
@@ -206,11 +211,12 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         dtype: the dtype of both.
     """
     if min(len(lhs), len(rhs)) == 1:
-        return _by_vector(len(lhs), len(rhs))
+        return _in_parts(_by_vector(len(lhs), len(rhs)), lhs, rhs, dtype)
     rows, cols = lhs[-2], rhs[-1]
     if len(lhs) == 2:
         kernel = _single(rows, lhs[1], cols)
-        return kernel if 1 in (rows, cols) else _placed(kernel, (rows, cols), dtype)
+        is_by_vector = 1 in (rows, cols)
+        return _in_parts(kernel, lhs, rhs, dtype) if is_by_vector else _placed(kernel, (rows, cols), dtype)
     batch = broadcast(lhs[:-2], rhs[:-2])
     if len(batch) > 1:
         kernel = _several(batch, lhs, rhs, dtype)
@@ -348,6 +354,32 @@ def _by_vector(lhs: int, rhs: int) -> Kernel:
 def _dot(lhs: Array, rhs: Array) -> Array:
     """A product of two vectors. Under torch.func.vmap of an empty batch, the derivative of torch.dot is an error."""
     return torch.mm(lhs[None], rhs[:, None]).reshape(()) if _is_transformed() else torch.dot(lhs, rhs)
+
+
+def _in_parts(kernel: Kernel, lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
+    """``kernel``, a product with a vector, but summed in parts if it is long and nothing observes operations.
+
+    It is one batch of products with rows on the left, as in :func:`_vector_first`.
+    """
+    inner, shape = lhs[-1], (*lhs[:-1], *rhs[1:])
+    is_long = max(prod(lhs), prod(rhs)) * itemsize(dtype) >= _LONG_PRODUCT and inner >= 2 * _PART
+    if not is_long or dtype not in ("float32", "complex64"):
+        return kernel
+    count, others, is_first = inner // _PART, prod(shape), prod(lhs) == inner
+    rest = inner - count * _PART
+
+    def product(lhs: Array, rhs: Array) -> Array:
+        vector, along, matrix, steps = lhs, lhs.stride(-1), rhs, (*rhs.stride(), _PART)
+        if not is_first:
+            vector, along, matrix, steps = rhs, rhs.stride(0), lhs, lhs.stride()[::-1]
+        step, across = (steps[0], _PART) if others == 1 else steps[:2]
+        if along != 1 or 1 not in (step, across) or is_observed([lhs, rhs]):
+            return kernel(lhs, rhs)
+        rows = vector.as_strided((count, 1, _PART), (_PART, _PART, 1))
+        total = _bmm(rows, matrix.as_strided((count, _PART, others), (_PART * step, step, across))).sum(0).view(shape)
+        return total.add_(kernel(lhs[..., -rest:], rhs[-rest:])) if rest else total
+
+    return product
 
 
 def _single(rows: int, inner: int, cols: int) -> Kernel:

@@ -104,6 +104,9 @@ _SUMS = examples("""
     ijk,ikl,il->j         6,8,9 6,9,7 6,7
 """)
 
+_LONG, _COUNTED = 1 << 22, 1 << 10
+"""The terms of a long product of vectors, and as how many they count in the bound."""
+
 _REACHED = examples("""
     ij->ji            4,3
     ij->i             4,3
@@ -166,6 +169,8 @@ def _accuracy_cases() -> Iterator[Case]:
         for fill in ("normal", "wide", "positive"):
             full = dtype.startswith("complex") or fill != "wide"
             yield from cases_of("accuracy", gives_the_plain_sum, _SUMS, dtype=dtype, fill=fill, full=full, quick=quick)
+        if dtype in ("float32", "complex64"):
+            yield Case("accuracy", sums_in_parts, "i,i->", (ArraySpec((_LONG,), dtype, fill="tenth"),) * 2, full=True)
     for equation, shapes in _REACHED:
         for fill in ("inf", "-inf", "nan"):
             for place in range(len(shapes)):
@@ -178,6 +183,15 @@ def _accuracy_cases() -> Iterator[Case]:
     for dtype in ("float64", "float16", "bfloat16"):
         pair = (ArraySpec((4, 3), dtype, fill="inf"), ArraySpec((3, 5), dtype, fill="positive"))
         yield Case("inf and nan", gives_the_plain_sum, "ij,jk->ik", pair)
+
+
+def sums_in_parts(case: Case, subject: Subject) -> None:
+    """A long product of vectors in single precision has the error of a short one, on NumPy and on PyTorch's CPU."""
+    if subject.framework.name not in ("numpy", "torch") or subject.device.partition(":")[0] not in ("", "cpu"):
+        raise NotApplicable("only NumPy and PyTorch on the CPU promise this")
+    hosts, arrays = subject.operands(case)
+    expected = subject.expected(case, hosts)
+    subject.judge(subject.call(case, arrays), replace(expected, terms=_COUNTED))
 
 
 def promotes(case: Case, subject: Subject) -> None:
