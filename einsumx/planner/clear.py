@@ -58,13 +58,14 @@ class Roles:
         output: those of the result.
 
     Attributes:
+        arrays: the operands in C order.
         has_repeats: an operand has a label twice.
         count: the number of labels.
     """
 
     __slots__ = (
-        "_alone", "_distinct", "_einsum", "_native", "_recipes", "_steps", "_text", "count", "has_repeats", "inputs",
-        "output",
+        "_alone", "_distinct", "_einsum", "_native", "_recipes", "_steps", "_text", "arrays", "count", "has_repeats",
+        "inputs", "output",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
@@ -72,6 +73,7 @@ class Roles:
         every = set(chain.from_iterable(inputs))
         self.count = len(every)
         self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
+        self.arrays = tuple(map(Laid, inputs))
         self._native: tuple[bool, int, bool] | None = None
         self._text: str | None = None
         self._distinct: Roles | None = None
@@ -196,7 +198,7 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
         roles: of the equation.
         operands: of any dtypes.
         path: of the steps.
-        sizes: of each label.
+        sizes: of each label, all known or one of them 0.
         rules: of the framework, for the dtype of the result.
     """
     count, dtype = len(operands), rules.dtype
@@ -206,30 +208,32 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
         return [Part(roles.einsum, sizes, tuple(range(count)), count)]
     dtypes = [operand.dtype for operand in operands]
     is_cast = dtypes.count(dtype) < count
-    if not (rules.is_direct and is_known(sizes)) or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
+    if not rules.is_direct or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
         return None
-    arrays = _arrays_of(roles.inputs, operands, sizes)
+    arrays = _arrays_of(roles, operands, sizes)
     if arrays is None or (rules.is_packed and (is_cast or roles.has_repeats)):
         return None
     parts: list[Part] = []
     slots, start = list(range(count)), count
     if is_cast or roles.has_repeats:
+        arrays = list(arrays)
         for number, own in enumerate(dtypes):
             calls, arrays[number] = _reading(arrays[number], own, dtype)
             if calls.steps:
                 parts.append(Part(calls, sizes, (number,), start, own))
                 start += len(calls.steps)
                 slots[number] = start - 1
-    labels = tuple([array.labels for array in arrays])
-    if labels != roles.inputs:
-        roles = roles_of(labels, roles.output)
+    if arrays is not roles.arrays:
+        labels = tuple([array.labels for array in arrays])
+        if labels != roles.inputs:
+            roles = roles_of(labels, roles.output)
     if count == 2:
         is_packed, output = rules.is_packed, roles.output
         recipe = packed.recipe_of(*arrays, ResultUse(output), output) if is_packed else roles.pair(*arrays)
         product = calls_of(recipe, sizes, rules)
         return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
     if count == 1:
-        is_done = parts and labels[0] == roles.output
+        is_done = parts and arrays[0].labels == roles.output
         alone = packed.alone(arrays[0], roles.output, ones_of(sizes)) if rules.is_packed else roles.alone(*arrays)
         return parts if is_done else [*parts, Part(alone, sizes, tuple(slots), start)]
     steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
@@ -262,13 +266,18 @@ def _reading(array: Laid, dtype: str, target: str) -> tuple[Calls, Laid]:
 
 
 def calls_of(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
-    """The calls of a product for sizes of the labels, by a search of all ways if the best are not clear."""
-    calls = recipe.way(sizes, rules) if is_known(sizes) else None
+    """The calls of a product for known sizes of the labels, by a search of all ways if the best are not clear."""
+    calls = recipe.way(sizes, rules)
     if calls is not None:
         return calls
     if 1 in sizes and not recipe.lacks_ones:
         calls = calls_of(recipe.without(ones_of(sizes)), sizes, rules)
         return calls and calls.with_ones(recipe.keep, recipe.use.order)
+    return searched(recipe, sizes, rules)
+
+
+def searched(recipe: Recipe, sizes: Sizes, rules: Rules) -> Calls | None:
+    """The fastest of all ways; None if there are none."""
     return ways_of(recipe, rules).fastest(sizes, rules) if rules.multiplies and recipe.left.inner else None
 
 
@@ -470,16 +479,25 @@ def direct_parts(contraction: Contraction) -> list[Part] | None:
     if rules.is_packed and 0 not in equation.sizes:
         return None
     roles = roles_of(equation.inputs, equation.output)
-    return clear_parts(roles, contraction.operands, contraction.path, equation.sizes, rules)
+    operands, sizes = contraction.operands, equation.sizes
+    if 0 in sizes or is_known(sizes):
+        return clear_parts(roles, operands, contraction.path, sizes, rules)
+    is_whole = roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules)
+    return [Part(roles.einsum, sizes, tuple(range(len(operands))), len(operands))] if is_whole else None
 
 
-def _arrays_of(inputs: Sequence[Labels], operands: Sequence[Operand], sizes: Sizes) -> list[Laid] | None:
+def _arrays_of(roles: Roles, operands: Sequence[Operand], sizes: Sizes) -> Sequence[Laid] | None:
     """How operands lie, without axes of size 1 that broadcast.
 
     None if an axis has stride 0, or an operand with repeated labels broadcasts.
     """
+    for operand in operands:
+        if operand.strides is not None or 1 in operand.shape:
+            break
+    else:
+        return roles.arrays
     arrays = []
-    for labels, operand in zip(inputs, operands):
+    for labels, operand in zip(roles.inputs, operands):
         shape, strides = operand.shape, operand.strides
         array = Laid(labels)
         if strides is not None:

@@ -10,8 +10,9 @@ from itertools import count
 from einsumx.ir.cost_model import is_sweep
 from einsumx.ir.layout import pattern_of
 from einsumx.ir.ops import Matmul, Threads
+from einsumx.ir.sizes import is_known
 from einsumx.planner.array_calls import Calls, Laid, Sizes
-from einsumx.planner.clear import calls_of, ones_of, ways_of
+from einsumx.planner.clear import calls_of, ones_of, searched, ways_of
 from einsumx.planner.lowering import Lowering, Pair
 from einsumx.planner.rules import rules_of
 from einsumx.planner.selection import Candidate
@@ -34,7 +35,8 @@ class StridedLowering(Lowering):
         traits, dtype = self.traits, pair.dtype
         if not (self.names or pair.sums):
             recipe, sizes, names = self._recipe(pair)
-            calls = calls_of(recipe, sizes, rules_of(traits, dtype))
+            find = calls_of if is_known(sizes) else searched
+            calls = find(recipe, sizes, rules_of(traits, dtype))
             if calls is not None:
                 return self._written(pair, calls, names)
         pair = pair._replace(lhs=self.settled(pair.lhs), rhs=self.settled(pair.rhs))

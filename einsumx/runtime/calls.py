@@ -38,7 +38,6 @@ from einsumx.runtime.results import Delivery, check_plain, delivery
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.runtime import caps, dtype_rules, factors, limits, prepare, staged
-    from einsumx.runtime.limits import Cap
 else:
     caps, limits = LazyModule("einsumx.runtime.caps"), LazyModule("einsumx.runtime.limits")
     dtype_rules = LazyModule("einsumx.runtime.dtype_rules")
@@ -322,29 +321,15 @@ def ready(
     """
     if type in map(type, signatures):
         return _with_numbers(adapter, translation, written, key, out, signatures)
-    _, _, added, _, options = key or _NO_KEY
+    _, _, added, kinds, options = key or _NO_KEY
     check_plain(adapter, [*signatures, *filter(None, (out, added))])
     equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
     try:
         fields = translation(adapter, from_key(options) if options else {})
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    limit = fields.get("memory_limit")
-    if limit is not None and isinstance(limit, limits.Cap):
-        return _capped(limit, adapter, equation, fields, key, out, signatures)
-    return _of_fields(adapter, equation, fields, key, out, signatures)
-
-
-def _of_fields(
-    adapter: Adapter,
-    equation: Written,
-    fields: Mapping[str, Any],
-    key: Key | None,
-    out: Signature | None,
-    signatures: Sequence[Signature],
-) -> Run:
-    """:func:`ready`, with the equation and the fields of a request."""
-    _, _, added, kinds, _ = key or _NO_KEY
+    if fields and isinstance(fields.get("memory_limit"), limits.Cap):
+        fields = _capped(fields, adapter, equation, out, signatures)
     if out is None and fields.keys() <= STAGED and (key is None or key[:4] == _NO_KEY[:4]):
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
@@ -377,23 +362,19 @@ def _of_fields(
 
 
 def _capped(
-    cap: Cap,
+    fields: Mapping[str, Any],
     adapter: Adapter,
     equation: Written,
-    fields: Mapping[str, Any],
-    key: Key | None,
     out: Signature | None,
     signatures: Sequence[Signature],
-) -> Run:
-    """The same under the limit of a patch: a call runs in blocks if its plan takes more memory."""
-    free = {name: value for name, value in fields.items() if name != "memory_limit"}
+) -> Mapping[str, Any]:
+    """The fields of a call under the limit of a patch: with a limit for this call if its plan takes more memory."""
+    cap, free = fields["memory_limit"], {name: value for name, value in fields.items() if name != "memory_limit"}
     try:
         is_exceeded = caps.is_exceeded(cap, Request(equation, (), is_cast=out is None, **free), adapter, signatures)
     except (TypeError, ValueError) as error:
         raise Uncacheable from error
-    if not is_exceeded:
-        return _of_fields(adapter, equation, free, key, out, signatures)
-    return _of_fields(adapter, equation, {**free, "memory_limit": cap.limit}, key, out, signatures)
+    return {**free, "memory_limit": cap.limit} if is_exceeded else free
 
 
 _NO_KEY: Key = ("estimate", None, None, None, ())

@@ -60,8 +60,9 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     sizes = _sizes(found, operands)
     if sizes is None:
         return None
-    dtype = promoted(adapter, operands)
-    dtypes = {dtype, *map(_dtype_of, operands)}
+    dtypes = set(map(_dtype_of, operands))
+    dtype = operands[0].dtype if len(dtypes) == 1 else promoted(adapter, operands)
+    dtypes.add(dtype)
     (device,) = devices
     place, count = place_of(PLUS_TIMES, adapter, device), len(operands)
     traits = place.traits
