@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import prod
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.imports import LazyModule
@@ -58,14 +59,14 @@ class Roles:
         output: those of the result.
 
     Attributes:
-        arrays: the operands in C order.
+        arrays, slots: the operands in C order, and their slots.
         has_repeats: an operand has a label twice.
         count: the number of labels.
     """
 
     __slots__ = (
         "_alone", "_distinct", "_einsum", "_native", "_recipes", "_steps", "_text", "arrays", "count", "has_repeats",
-        "inputs", "output",
+        "inputs", "output", "slots",
     )  # fmt: skip
 
     def __init__(self, inputs: tuple[Labels, ...], output: Labels) -> None:
@@ -73,7 +74,7 @@ class Roles:
         every = set(chain.from_iterable(inputs))
         self.count = len(every)
         self.has_repeats = sum([len(set(labels)) for labels in inputs]) < sum(map(len, inputs))
-        self.arrays = tuple(map(Laid, inputs))
+        self.arrays, self.slots = tuple(map(Laid, inputs)), tuple(range(len(inputs)))
         self._native: tuple[bool, int, bool] | None = None
         self._text: str | None = None
         self._distinct: Roles | None = None
@@ -205,39 +206,61 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     if 0 in sizes:
         return [roles.zeros(sizes, dtype)]
     if roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules):
-        return [Part(roles.einsum, sizes, tuple(range(count)), count)]
-    dtypes = [operand.dtype for operand in operands]
-    is_cast = dtypes.count(dtype) < count
-    if not rules.is_direct or (is_cast and narrow.may_differ(dtypes, dtype, sizes, rules.traits)):
+        return [Part(roles.einsum, sizes, roles.slots, count)]
+    is_cast = False
+    for operand in operands:
+        is_cast = is_cast or operand.dtype != dtype
+    if not rules.is_direct or (
+        is_cast and narrow.may_differ(list(map(_dtype_of, operands)), dtype, sizes, rules.traits)
+    ):
         return None
     arrays = _arrays_of(roles, operands, sizes)
     if arrays is None or (rules.is_packed and (is_cast or roles.has_repeats)):
         return None
     parts: list[Part] = []
-    slots, start = list(range(count)), count
+    slots, start = roles.slots, count
     if is_cast or roles.has_repeats:
-        arrays = list(arrays)
-        for number, own in enumerate(dtypes):
-            calls, arrays[number] = _reading(arrays[number], own, dtype)
-            if calls.steps:
-                parts.append(Part(calls, sizes, (number,), start, own))
-                start += len(calls.steps)
-                slots[number] = start - 1
+        parts, arrays, slots = _read(arrays, operands, sizes, dtype)
+        start += sum([len(part.calls.steps) for part in parts])
     if arrays is not roles.arrays:
         labels = tuple([array.labels for array in arrays])
         if labels != roles.inputs:
             roles = roles_of(labels, roles.output)
-    if count == 2:
-        is_packed, output = rules.is_packed, roles.output
-        recipe = packed.recipe_of(*arrays, ResultUse(output), output) if is_packed else roles.pair(*arrays)
-        product = calls_of(recipe, sizes, rules)
-        return None if product is None else [*parts, Part(product.delivered(roles.output), sizes, tuple(slots), start)]
+    if count > 2:
+        steps = _network(arrays, list(slots), start, roles.steps(path), sizes, rules)
+        return None if steps is None else parts + steps
+    output = roles.output
     if count == 1:
-        is_done = parts and arrays[0].labels == roles.output
-        alone = packed.alone(arrays[0], roles.output, ones_of(sizes)) if rules.is_packed else roles.alone(*arrays)
-        return parts if is_done else [*parts, Part(alone, sizes, tuple(slots), start)]
-    steps = _network(arrays, slots, start, roles.steps(path), sizes, rules)
-    return None if steps is None else parts + steps
+        if parts and arrays[0].labels == output:
+            return parts
+        calls = packed.alone(arrays[0], output, ones_of(sizes)) if rules.is_packed else roles.alone(*arrays)
+    else:
+        recipe = packed.recipe_of(*arrays, ResultUse(output), output) if rules.is_packed else roles.pair(*arrays)
+        product = calls_of(recipe, sizes, rules)
+        if product is None:
+            return None
+        calls = product.delivered(output)
+    parts.append(Part(calls, sizes, slots, start))
+    return parts
+
+
+_dtype_of = attrgetter("dtype")
+
+
+def _read(
+    arrays: Sequence[Laid], operands: Sequence[Operand], sizes: Sizes, dtype: str
+) -> tuple[list[Part], list[Laid], tuple[int, ...]]:
+    """The calls that take diagonals of operands and cast them, the arrays that they make, and their slots."""
+    parts, read, slots, start = [], [], [], len(operands)
+    for number, (array, operand) in enumerate(zip(arrays, operands)):
+        calls, made = _reading(array, operand.dtype, dtype)
+        read.append(made)
+        slots.append(number)
+        if calls.steps:
+            parts.append(Part(calls, sizes, (number,), start, operand.dtype))
+            start += len(calls.steps)
+            slots[-1] = start - 1
+    return parts, read, tuple(slots)
 
 
 @lru_cache(maxsize=1024)
@@ -483,7 +506,7 @@ def direct_parts(contraction: Contraction) -> list[Part] | None:
     if 0 in sizes or is_known(sizes):
         return clear_parts(roles, operands, contraction.path, sizes, rules)
     is_whole = roles.is_one_einsum(sizes, rules) and takes_einsum(roles, operands, sizes, rules)
-    return [Part(roles.einsum, sizes, tuple(range(len(operands))), len(operands))] if is_whole else None
+    return [Part(roles.einsum, sizes, roles.slots, len(operands))] if is_whole else None
 
 
 def _arrays_of(roles: Roles, operands: Sequence[Operand], sizes: Sizes) -> Sequence[Laid] | None:
