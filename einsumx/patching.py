@@ -300,7 +300,8 @@ def patched(*frameworks: str, memory_limit: MemoryAmount | None = None) -> Itera
     block is open. Blocks nest, in each other and in :func:`patch`; the innermost one's ``memory_limit`` counts.
 
     Args:
-        *frameworks, memory_limit: as for :func:`patch`.
+        *frameworks: as for :func:`patch`.
+        memory_limit: as there.
 
     Raises:
         BackendError, ValueError, TypeError: as :func:`patch` does.
