@@ -284,7 +284,7 @@ def bucket():
     server.start()
     _, port = server.get_host_and_port()
     options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "test", "secret": "test"}
-    s3fs.S3FileSystem(**options).mkdir("bucket")
+    s3fs.S3FileSystem(**options).makedirs("bucket", exist_ok=True)  # as all servers of a process share their buckets
     yield "s3://bucket", options
     server.stop()
 
