@@ -58,6 +58,16 @@ def pytest_collection_finish():
 
 
 @pytest.fixture
+def fresh():
+    """Caches that are empty before a test and after it."""
+    import einsumx
+
+    einsumx.cache_clear()
+    yield
+    einsumx.cache_clear()
+
+
+@pytest.fixture
 def rng():
     """Random numbers that are the same in every run."""
     import numpy as np

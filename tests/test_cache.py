@@ -14,14 +14,9 @@ from einsumx import caches
 from einsumx.adapters.registry import get_backend
 from einsumx.runtime import execute
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    einsumx.cache_clear()
-    yield
-    einsumx.cache_clear()
 
 
 def test_arrays_that_differ_in_their_gaps_alone_share_a_plan():

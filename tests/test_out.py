@@ -15,6 +15,8 @@ from einsumx.backends.numpy import kernels
 from einsumx.host import threads
 from einsumx.runtime import results
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 FRAMEWORKS = [name for name in ("numpy", "torch") if find_spec(name)]
 
 INTO = [
@@ -29,13 +31,6 @@ INTO = [
     ("ijk->ji", (400, 400, 2)),
 ]
 """Contractions of which the last op writes to ``out``; those of this size are large."""
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    einsumx.cache_clear()
-    yield
-    einsumx.cache_clear()
 
 
 @pytest.fixture(params=FRAMEWORKS)

@@ -19,6 +19,8 @@ from einsumx.planner.path import find_path
 from einsumx.runtime import front
 from einsumx.streaming import readers
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 MATRIX = "ij,jk->ik"
 
 FORMS = {
@@ -56,13 +58,6 @@ REPLACED = {"numpy": 2, "torch": 6}
 """The functions around them that a replacement enters."""
 
 FRAMEWORKS = [name for name in ("numpy", "torch") if find_spec(name)]
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    einsumx.cache_clear()
-    yield
-    einsumx.cache_clear()
 
 
 @pytest.fixture(params=FRAMEWORKS)

@@ -358,7 +358,7 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
     is_by_short_rows = lhs != rhs and shape[-1] <= _LONGEST_ROW.get(dtype, _SHORT_ROW) and prod(shape) > _TINY
     kernel: Any = by(partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply)
     if prod(shape) >= _OVERWRITTEN and shape[-1] >= _OVERWRITTEN_ROW:
-        kernel.overwriting = partial(_overwriting, kernel, by(np.multiply), [own == shape for own in (lhs, rhs)])
+        kernel.overwriting = partial(_overwriting, kernel, by, [own == shape for own in (lhs, rhs)])
     found: Kernel = kernel
     return found
 
@@ -368,10 +368,18 @@ _OVERWRITTEN, _OVERWRITTEN_ROW = 1 << 14, 64
 the system maps each page of a large one."""
 
 
-def _overwriting(kernel: Kernel, in_place: Kernel, is_whole: Sequence[bool], place: int) -> Kernel | None:
-    """A kernel that may write into the operand at a place, which nobody needs afterwards; None if it is too small."""
+def _overwriting(kernel: Kernel, by: Callable[[Kernel], Kernel], is_whole: Sequence[bool], place: int) -> Kernel | None:
+    """A kernel that may write into the operand at a place, which nobody needs afterwards; None if it is too small.
+
+    Args:
+        kernel: the usual one.
+        by: makes one of NumPy's own function.
+        is_whole: whether each operand has the shape of the result.
+        place: of the operand.
+    """
     if not is_whole[place]:
         return None
+    in_place = by(np.multiply)
 
     def product(*arrays: Any) -> Any:
         target = arrays[place]

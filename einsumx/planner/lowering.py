@@ -7,6 +7,7 @@ How a pair is computed depends on how arrays lie in memory, so each kind has a s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -18,6 +19,7 @@ from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.traits import Traits
+from einsumx.planner.array_calls import Calls, Sizes
 from einsumx.planner.orders import product_order
 from einsumx.planner.selection import Candidate
 from einsumx.planner.terms import Labels, ResultUse, Term, joined, native_equation, repeated
@@ -120,6 +122,23 @@ class Lowering:
         self.slots += 1
         self.ops.append(op(slot, *arguments))
         return slot
+
+    def append(
+        self, calls: Calls, sizes: Sizes, slots: Sequence[int], threads: ops.Threads = "", sums: str = ""
+    ) -> int:
+        """Append the ops of calls for sizes of their labels; returns the slot of the result.
+
+        Args:
+            calls, sizes: the calls, and the size of each of their labels.
+            slots: of the operands.
+            threads, sums: of products of matrices, see :class:`~einsumx.ir.ops.Matmul`.
+        """
+        added = calls.ops(sizes, slots, self.slots)
+        if threads or sums:
+            added = [replace(op, threads=threads, sums=sums) if isinstance(op, ops.Matmul) else op for op in added]
+        self.ops += added
+        self.slots += len(added)
+        return self.slots - 1 if added else slots[0]
 
     def _apply(self, op: Callable[..., Op], term: Term, *arguments: Any) -> Term:
         """The result of an op on a term."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from einsumx.ir.layout import merged_transpose
-from einsumx.ir.ops import Matmul, Reshape, Transpose
+from einsumx.ir.ops import Reshape, Transpose
 from einsumx.planner.array_calls import Calls, Laid
+from einsumx.planner.clear import ones_of
 from einsumx.planner.lowering import Lowering, Pair
 from einsumx.planner.packed import PackedRecipe, recipe_of
 from einsumx.planner.rules import rules_of
@@ -32,7 +32,7 @@ class PackedLowering(Lowering):
         """Sum over ``labels``; those of size 1 are only dropped."""
         array, kept = _laid(term), tuple([label for label in term.labels if label not in labels])
         calls = Calls([array])
-        _, summed = calls.summed(0, array.without(self._ones(term.labels)), kept)
+        _, summed = calls.summed(0, array.without(ones_of(self.sizes)), kept)
         return self._result(calls.ended("sum", summed.labels).with_ones(kept, kept), [term])
 
     def product(self, pair: Pair) -> Term:
@@ -58,25 +58,17 @@ class PackedLowering(Lowering):
             yield Candidate("einsum", seconds, "einsum", partial(self.own_einsum, pair))
 
     def _recipe(self, pair: Pair) -> PackedRecipe:
-        recipe, ones = recipe_of(_laid(pair.lhs), _laid(pair.rhs), pair.use, pair.kept), self._ones(pair.kept)
+        recipe, ones = recipe_of(_laid(pair.lhs), _laid(pair.rhs), pair.use, pair.kept), ones_of(self.sizes)
         return recipe.without(ones) if ones else recipe
 
     def _written(self, pair: Pair, calls: Calls) -> Term:
         """The result of a product's calls."""
-        term = self._result(calls.with_ones(pair.kept, pair.use.target(pair.kept)), (pair.lhs, pair.rhs))
-        if pair.sums:
-            self.ops = [replace(op, sums=pair.sums) if isinstance(op, Matmul) else op for op in self.ops]
-        return term
+        return self._result(calls.with_ones(pair.kept, pair.use.target(pair.kept)), (pair.lhs, pair.rhs), pair.sums)
 
-    def _result(self, calls: Calls, terms: Sequence[Term]) -> Term:
+    def _result(self, calls: Calls, terms: Sequence[Term], sums: str = "") -> Term:
         """The result of calls for some terms."""
-        ops = calls.ops(self.sizes, [term.slot for term in terms], self.slots)
-        self.ops += ops
-        self.slots += len(ops)
-        return Term(self.slots - 1 if ops else terms[0].slot, calls.result, None, self.sizes, calls.flat)
-
-    def _ones(self, labels: Labels) -> Labels:
-        return tuple([label for label in labels if self.sizes[label] == 1])
+        slot = self.append(calls, self.sizes, [term.slot for term in terms], sums=sums)
+        return Term(slot, calls.result, None, self.sizes, calls.flat)
 
 
 def _laid(term: Term) -> Laid:

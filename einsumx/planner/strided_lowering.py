@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
 from einsumx.ir.cost_model import is_sweep
 from einsumx.ir.layout import pattern_of
-from einsumx.ir.ops import Matmul, Threads
+from einsumx.ir.ops import Threads
 from einsumx.ir.sizes import is_known
-from einsumx.planner.array_calls import Calls, Laid, Sizes
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed
 from einsumx.planner.clear import calls_of, ones_of, searched, ways_of
 from einsumx.planner.lowering import Lowering, Pair
 from einsumx.planner.rules import rules_of
@@ -87,20 +86,16 @@ class StridedLowering(Lowering):
 
     def _written(self, pair: Pair, calls: Calls, names: list[int], threads: Threads = "") -> Term:
         """Append the ops of calls."""
-        ops = calls.ops([self.sizes[label] for label in names], (pair.lhs.slot, pair.rhs.slot), self.slots)
-        if threads or pair.sums:
-            ops = [replace(op, threads=threads, sums=pair.sums) if isinstance(op, Matmul) else op for op in ops]
-        self.ops += ops
-        self.slots += len(ops)
+        sizes = [self.sizes[label] for label in names]
+        slot = self.append(calls, sizes, (pair.lhs.slot, pair.rhs.slot), threads, pair.sums)
         array = calls.laid(names)
-        return Term(self.slots - 1, array.labels, None, self.sizes, flat=array.flat)
+        return Term(slot, array.labels, None, self.sizes, flat=array.flat)
 
 
 def _laid(term: Term, numbers: dict[int, int]) -> Laid:
     """How a term lies, with numbers for its labels."""
-    labels = tuple(map(numbers.__getitem__, term.labels))
-    flat = term.flat and tuple([tuple(map(numbers.__getitem__, axis)) for axis in term.flat])
-    return Laid(labels, () if term.is_packed else pattern_of(term.shape, term.strides), flat)
+    pattern = () if term.is_packed else pattern_of(term.shape, term.strides)
+    return renamed(Laid(term.labels, pattern, term.flat), numbers)
 
 
 def _renamed(use: ResultUse, numbers: dict[int, int]) -> ResultUse:

@@ -84,15 +84,24 @@ def run_of(program: Program, adapter: Adapter, left: Folded | None = None) -> Ru
     """
     calls, values, arguments = left or folded(program, adapter)
     finish = None if program.contraction.equation.output else _finish(program, adapter)
-    run = None
+    run: Run
     if len(calls) == 1 and calls[0][1] == arguments and finish is None:
         run = calls[0][2]
-    elif arguments:
-        order = arranged([call[:2] for call in calls], arguments, program.result)
-        run = joined(order, [kernel for _, _, kernel in calls], finish)
-    if run is None:
-        run = _Steps(calls, arguments, program.result, finish, values)
+    else:
+        run = _linked(calls, arguments, program.result, finish, values)
     return program.contraction.algebra.prepare(adapter, run, program)
+
+
+def _linked(
+    calls: Sequence[Call],
+    arguments: tuple[int, ...],
+    result: int,
+    finish: Callable[[Array], Any] | None,
+    values: Mapping[int, Array],
+) -> Run:
+    """A function of kernels in a row, if they are those of one product; or else one that runs them by slots."""
+    order = arranged([call[:2] for call in calls], arguments, result) if arguments else None
+    return joined(order, [kernel for _, _, kernel in calls], finish) or _Steps(calls, arguments, result, finish, values)
 
 
 def _finish(program: Program, adapter: Adapter) -> Callable[[Array], Any] | None:
@@ -127,9 +136,7 @@ def run_of_parts(parts: Sequence[Part], adapter: Adapter, operands: int, rules: 
             names = (*part.slots, *range(part.start, part.start + len(part.calls.steps)))
             for (out, sources), kernel in zip(part.calls.slots, _kernels(part, adapter, rules.dtype)):
                 calls.append((names[out], tuple(map(names.__getitem__, sources)), kernel))
-        order = arranged([call[:2] for call in calls], arguments, calls[-1][0])
-        run = joined(order, [kernel for _, _, kernel in calls], finish)
-        run = run or _Steps(calls, arguments, calls[-1][0], finish, {})
+        run = _linked(calls, arguments, calls[-1][0], finish, {})
     is_loud = False
     for part in parts:
         is_loud = is_loud or part.calls.is_loud
