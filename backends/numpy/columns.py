@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.backends.numpy.kernels import Kernel, Range, Shape, grid, in_jobs, within
+from einsumx.backends.numpy.jobs import Kernel, Range, Shape, grid, in_jobs, within
 from einsumx.ir.layout import ranges
 
 _BLOCK = 1 << 18
@@ -39,11 +39,11 @@ def multiply(shapes: Sequence[Shape], shape: Shape, row: int, dtype: str, pieces
     ]
     cuts = ranges(len(parts), pieces)
 
-    def multiply_parts(out: Any, lhs: Any, rhs: Any, cut: slice) -> None:
+    def multiply_parts(out: Any, lhs: Any, rhs: Any, *, cut: slice) -> None:
         for left, right, box in parts[cut]:
             np.multiply(lhs[left], rhs[right], out=out[box])
 
-    return in_jobs(lambda *arrays: [partial(multiply_parts, *arrays, cut) for cut in cuts], shape, dtype)
+    return in_jobs(lambda *arrays: [partial(multiply_parts, *arrays, cut=cut) for cut in cuts], shape, dtype)
 
 
 def dots(rows: Shape, row: Shape, dtype: str, pieces: int) -> Kernel:

@@ -7,7 +7,7 @@ adapter's ``prepare`` disables these warnings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -15,10 +15,11 @@ from itertools import product
 from math import ceil, prod
 from operator import methodcaller
 from sys import is_finalizing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from einsumx.backends.numpy.jobs import Kernel, Range, Shape, grid, in_jobs, within
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, inverse, memory_order, ranges
 from einsumx.ir.ops import Threads
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 else:
     columns = LazyModule("einsumx.backends.numpy.columns")
     pool = LazyModule("einsumx.host.threads")
-
-Kernel: TypeAlias = Callable[..., Any]
-Shape: TypeAlias = tuple[int, ...]
-Range: TypeAlias = tuple[slice, ...]
 
 # Rates per second of one thread, only used to decide what to split.
 _MULTIPLY_ADDS = {"float32": 60e9, "float64": 30e9, "complex64": 15e9, "complex128": 7e9}
@@ -145,44 +142,6 @@ def _pieces(seconds: float, least: float | None = None) -> int:
         return 1
     threads = pool.get_num_threads()
     return 1 if threads == 1 else max(1, min(4 * threads, int(seconds / _PIECE)))
-
-
-def grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
-    """Boxes that make up ``shape``, if possible at least ``pieces``, split along the first axes."""
-    axes = []
-    for size in shape:
-        axes.append(ranges(size, pieces))
-        pieces = ceil(pieces / len(axes[-1]))
-    return product(*axes)
-
-
-def in_jobs(jobs: Callable[..., list[Kernel]], shape: Shape, dtype: str) -> Kernel:
-    """A kernel whose result is written in parts, on the pool.
-
-    Args:
-        jobs: makes the functions that write them, of ``out`` and the operands.
-        shape, dtype: of the result.
-    """
-    new = partial(np.empty, shape, dtype)
-
-    def kernel(*arrays: Any, out: Any = None) -> Any:
-        result = new() if out is None else out
-        parts = jobs(result, *arrays)
-        run = partial(pool.run, parts) if len(parts) > 1 else parts[0]
-        try:
-            run()
-        except BaseException:  # such as an interruption: an ``out`` is written completely all the same
-            if out is not None:
-                run()
-            raise
-        return result
-
-    return kernel
-
-
-def within(box: Range, shape: Sequence[int]) -> Range:
-    """The part of an operand that broadcasts to ``box``."""
-    return tuple(_ALL if size == 1 else cut for cut, size in zip(box, shape))
 
 
 # -- products of matrices ---------------------------------------------------------------------------------------
