@@ -7,7 +7,7 @@ import peaks
 import pytest
 
 import einsumx
-from einsumx.backends.numpy import ADAPTER, columns, integers, kernels
+from einsumx.backends.numpy import ADAPTER, columns, integers, jobs, kernels
 from einsumx.backends.numpy.kernels import sums_inside
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject
@@ -156,12 +156,12 @@ def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
 ):
     calls = []
 
-    def run(jobs):
-        calls.extend(jobs)
-        for job in jobs:
+    def run(parts):
+        calls.extend(parts)
+        for job in parts:
             job()
 
-    monkeypatch.setattr(kernels.pool, "run", run)
+    monkeypatch.setattr(jobs.pool, "run", run)
     monkeypatch.setattr(kernels.pool, "has_small_kernels", lambda: has_small_kernels)
     lhs, rhs = np.ones((40000, 9, 9), dtype), np.ones((40000, 9, 9), dtype).transpose(order)
     np.testing.assert_array_equal(ran(Matmul(2, 0, 1), lhs, rhs), np.full((40000, 9, 9), 9, dtype))

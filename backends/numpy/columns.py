@@ -54,18 +54,22 @@ def dots(rows: Shape, row: Shape, dtype: str, pieces: int) -> Kernel:
         dtype: of the operands.
         pieces: to compute them in.
     """
-    first, second, *others = [(..., *place) for place in product(*map(range, row))]
+    first, second, *columns = [(..., *place) for place in product(*map(range, row))]
     blocks = _blocks(rows, prod(row), dtype)
     cuts = ranges(len(blocks), pieces)
+    size = max([prod([part.stop - part.start for part in block]) for block in blocks]) * prod(row)
 
     def add_columns(out: Any, *arrays: Any, cut: slice) -> None:
+        products = np.empty(size if len(arrays) > 1 else 0, dtype)
         with np.errstate(all="ignore"):  # as NumPy's einsum
             for block in blocks[cut]:
-                operands, total = [array[block] for array in arrays], out[block]
-                terms = operands[0] if len(operands) == 1 else np.multiply(*operands)
+                terms, *others = [array[block] for array in arrays]
+                total = out[block]
+                if others:
+                    terms = np.multiply(terms, *others, out=products[: terms.size].reshape(terms.shape))
                 np.add(terms[first], terms[second], out=total)
-                for other in others:
-                    np.add(total, terms[other], out=total)
+                for column in columns:
+                    np.add(total, terms[column], out=total)
 
     return in_jobs(lambda *arrays: [partial(add_columns, *arrays, cut=cut) for cut in cuts], rows, dtype)
 

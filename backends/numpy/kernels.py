@@ -513,11 +513,10 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
-    work = prod(sizes.values())
-    if work <= _FEW:
+    work, row = prod(sizes.values()), _row_of_dots(equation, shapes, dtype)
+    if work <= _FEW and not row:
         return partial(_EINSUM, equation)
     shape = tuple(sizes[label] for label in output)
-    row = _row_of_dots(equation, shapes, dtype)
     if row:
         return columns.dots(shape, row, dtype, _pieces(work / _SLOW_MULTIPLY_ADDS))
     is_long = min(shape[-1] for shape in shapes if shape) > _SHORT_LOOP
