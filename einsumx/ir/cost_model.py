@@ -54,6 +54,9 @@ _TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
 """How often a BLAS reads the longer operand of a lopsided product once more, where the framework prefers it in order:
 on the left with its matrices turned or not, and on the right turned."""
 
+_FEW_TERMS, _FEW_COLUMNS, _TALL_SHORT = 3, 16, 3.0
+"""How often it does on the left if it sums at most so many terms for at most so many columns."""
+
 _WIDE_RESULT, _FEW_ROWS, _SHARED = 1.5, 32, 1 << 19
 """How often a BLAS writes a wide result once more, as its threads share the rows of a tall result, and get into each
 other's way in those of a wide one; and where the framework prefers order, the most rows, those of a tile, and the most
@@ -158,6 +161,8 @@ class CostModel:
             is_wide_result = not is_tall and not is_narrow
         else:
             more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
+            if is_tall and inner <= _FEW_TERMS and 1 < cols <= _FEW_COLUMNS:
+                more = _TALL_SHORT
             elements = more * max(rows, cols) * inner
             is_wide_result = not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED
         if is_wide_result:
