@@ -66,7 +66,7 @@ def dots(rows: Shape, row: Shape, dtype: str, pieces: int) -> Kernel:
                 terms, *others = [array[block] for array in arrays]
                 total = out[block]
                 if others:
-                    terms = np.multiply(terms, *others, out=products[: terms.size].reshape(terms.shape))
+                    terms = np.multiply(terms, others[0], out=products[: terms.size].reshape(terms.shape))
                 np.add(terms[first], terms[second], out=total)
                 for column in columns:
                     np.add(total, terms[column], out=total)
