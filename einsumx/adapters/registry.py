@@ -218,6 +218,12 @@ def access_to(kind: type) -> Access:
     return found
 
 
+def are_plain(adapter: Adapter, signatures: Sequence[Signature]) -> bool:
+    """Whether arrays of these signatures are plain ones of the framework."""
+    kinds = {signature[0] for signature in signatures}
+    return all(serving(kind) is adapter and adapter.is_plain(kind) for kind in kinds)
+
+
 def owner(array: object) -> Adapter | None:
     """The backend that serves an array; None if no framework defines its type.
 

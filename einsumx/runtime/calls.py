@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import top_package
-from einsumx.adapters.registry import access, access_to, backend_of, serving
+from einsumx.adapters.registry import access, access_to, are_plain, backend_of, serving
 from einsumx.caches import Uncacheable, table
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import LazyModule
@@ -33,7 +33,7 @@ from einsumx.runtime.request import (
     from_key,
     names_as_sublists,
 )
-from einsumx.runtime.results import Delivery, check_plain, delivery
+from einsumx.runtime.results import Delivery, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -321,19 +321,20 @@ def ready(
     """
     if type in map(type, signatures):
         return _with_numbers(adapter, translation, written, key, out, signatures)
+    equation, fields = _read(written, len(signatures)), _NO_FIELDS
     _, _, added, kinds, options = key or _NO_KEY
-    check_plain(adapter, [*signatures, *filter(None, (out, added))])
-    equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
-    try:
-        fields = translation(adapter, from_key(options) if options else {})
-    except (TypeError, ValueError) as error:
-        raise Uncacheable from error
-    if fields and isinstance(fields.get("memory_limit"), limits.Cap):
-        fields = _capped(fields, adapter, equation, out, signatures)
+    if options or translation is not of_einsum:
+        try:
+            fields = translation(adapter, from_key(options))
+        except (TypeError, ValueError) as error:
+            raise Uncacheable from error
+        if isinstance(fields.get("memory_limit"), limits.Cap):
+            fields = _capped(fields, adapter, equation, out, signatures)
     if out is None and fields.keys() <= STAGED and (key is None or key[:4] == _NO_KEY[:4]):
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
             return run
+    _check_plain(adapter, [*signatures, *filter(None, (out, added))])
     try:
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
@@ -369,6 +370,7 @@ def _capped(
     signatures: Sequence[Signature],
 ) -> Mapping[str, Any]:
     """The fields of a call under the limit of a patch: with a limit for this call if its plan takes more memory."""
+    _check_plain(adapter, [*signatures, *([] if out is None else [out])])
     cap, free = fields["memory_limit"], {name: value for name, value in fields.items() if name != "memory_limit"}
     try:
         is_exceeded = caps.is_exceeded(cap, Request(equation, (), is_cast=out is None, **free), adapter, signatures)
@@ -378,6 +380,13 @@ def _capped(
 
 
 _NO_KEY: Key = ("estimate", None, None, None, ())
+_NO_FIELDS: Mapping[str, Any] = {}
+
+
+def _check_plain(adapter: Adapter, signatures: Sequence[Signature]) -> None:
+    """Raise Uncacheable unless arrays of these signatures are plain ones of the framework."""
+    if not are_plain(adapter, signatures):
+        raise Uncacheable
 
 
 def _with_numbers(
@@ -393,7 +402,7 @@ def _with_numbers(
     Their values may have different dtypes.
     """
     of_arrays = [signature for signature in signatures if not isinstance(signature, type)]
-    check_plain(adapter, of_arrays)
+    _check_plain(adapter, of_arrays)
     dtype = dtype_rules.promoted(adapter, list(map(adapter.operand, of_arrays)))
     _, _, added, kinds, _ = key or _NO_KEY
     start = sum(each is not None for each in (kinds, out, added))  # before the operands
@@ -411,7 +420,10 @@ def _with_numbers(
     return run
 
 
-def _from_labels(written: bytes | Labels, count: int) -> Written:
+def _read(written: str | bytes | Labels, count: int) -> Written:
+    """The equation of a key, for this many operands."""
+    if isinstance(written, str):
+        return written
     if isinstance(written, bytes):
         written = tuple(map(tuple, loads(written)))
         try:
