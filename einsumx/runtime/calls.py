@@ -323,6 +323,8 @@ def ready(
         return _with_numbers(adapter, translation, written, key, out, signatures)
     equation, fields = _read(written, len(signatures)), _NO_FIELDS
     _, _, added, kinds, options = key or _NO_KEY
+    if not are_plain(adapter, [*signatures, *filter(None, (out, added))]):
+        raise Uncacheable
     if options or translation is not of_einsum:
         try:
             fields = translation(adapter, from_key(options))
@@ -334,7 +336,6 @@ def ready(
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
             return run
-    _check_plain(adapter, [*signatures, *filter(None, (out, added))])
     try:
         request = Request(equation, (), is_cast=out is None, **fields)
         if fields:
@@ -370,7 +371,6 @@ def _capped(
     signatures: Sequence[Signature],
 ) -> Mapping[str, Any]:
     """The fields of a call under the limit of a patch: with a limit for this call if its plan takes more memory."""
-    _check_plain(adapter, [*signatures, *([] if out is None else [out])])
     cap, free = fields["memory_limit"], {name: value for name, value in fields.items() if name != "memory_limit"}
     try:
         is_exceeded = caps.is_exceeded(cap, Request(equation, (), is_cast=out is None, **free), adapter, signatures)
@@ -381,12 +381,6 @@ def _capped(
 
 _NO_KEY: Key = ("estimate", None, None, None, ())
 _NO_FIELDS: Mapping[str, Any] = {}
-
-
-def _check_plain(adapter: Adapter, signatures: Sequence[Signature]) -> None:
-    """Raise Uncacheable unless arrays of these signatures are plain ones of the framework."""
-    if not are_plain(adapter, signatures):
-        raise Uncacheable
 
 
 def _with_numbers(
@@ -402,7 +396,8 @@ def _with_numbers(
     Their values may have different dtypes.
     """
     of_arrays = [signature for signature in signatures if not isinstance(signature, type)]
-    _check_plain(adapter, of_arrays)
+    if not are_plain(adapter, of_arrays):
+        raise Uncacheable
     dtype = dtype_rules.promoted(adapter, list(map(adapter.operand, of_arrays)))
     _, _, added, kinds, _ = key or _NO_KEY
     start = sum(each is not None for each in (kinds, out, added))  # before the operands

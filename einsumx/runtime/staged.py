@@ -8,11 +8,10 @@ all other calls go there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from einsumx.adapters.registry import are_plain
 from einsumx.caches import Table, when_cleared
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
@@ -52,7 +51,7 @@ class Form(NamedTuple):
 
 
 _forms: Table[Form] = Table(maxsize=4096)
-"""By adapter, equation, the number of axes of each operand, and their types, dtypes and devices."""
+"""By adapter, equation or what it says, the number of axes of each operand, and their types, dtypes and devices."""
 when_cleared(_forms.cache_clear)
 
 
@@ -68,15 +67,24 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     Raises:
         EinsumxError: the equation is wrong, or an operand's dtype is not one of numbers.
     """
-    if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_plans()):
+    if (
+        not signatures
+        or type(optimize) not in (str, bool, tuple, list)
+        or ("logging" in sys.modules and log.tells_plans())
+    ):
         return None
     ranks, kinds = tuple(map(len, map(_SHAPE, signatures))), tuple(map(adapter.kind_of, signatures))
-    roles, place, rules = _forms.known.get((adapter, written, ranks, kinds)) or _form(
-        adapter, written, signatures, ranks, kinds
-    )
+    operands = list(map(adapter.operand, signatures))
+    form = _forms.known.get((adapter, written, ranks, kinds))
+    if form is None:
+        roles = equations.roles_of(written, ranks)
+        form = _forms.known.get((adapter, roles, ranks, kinds))
+        if form is None:
+            form = _forms.keep((adapter, roles, ranks, kinds), _new_form(adapter, roles, signatures, operands))
+        _forms.keep((adapter, written, ranks, kinds), form)
+    roles, place, rules = form
     if rules is None:
         return None
-    operands = list(map(adapter.operand, signatures))
     sizes = _sizes(roles, operands)
     if sizes is None:
         return None
@@ -91,26 +99,10 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
 _SHAPE = itemgetter(1)
 
 
-def _form(
-    adapter: Adapter,
-    written: Written,
-    signatures: Sequence[Signature],
-    ranks: tuple[int, ...],
-    kinds: tuple[Hashable, ...],
-) -> Form:
-    """The form of a call that is not known."""
-    roles = equations.roles_of(written, ranks)
-    of_roles = adapter, roles, (), kinds
-    form = _forms.known.get(of_roles)
-    if form is None:
-        form = _forms.keep(of_roles, _new_form(adapter, roles, signatures))
-    return _forms.keep((adapter, written, ranks, kinds), form)
-
-
-def _new_form(adapter: Adapter, roles: Roles, signatures: Sequence[Signature]) -> Form:
-    operands, devices = list(map(adapter.operand, signatures)), list(map(adapter.device_of, signatures))
+def _new_form(adapter: Adapter, roles: Roles, signatures: Sequence[Signature], operands: Sequence[Operand]) -> Form:
+    devices = list(map(adapter.device_of, signatures))
     place = place_of(PLUS_TIMES, adapter, devices[0])
-    if not (roles.inputs and are_plain(adapter, signatures)) or len(set(devices)) > 1:
+    if not roles.inputs or len(set(devices)) > 1:
         return Form(roles, place, None)
     dtypes = set(map(_dtype_of, operands))
     dtype = operands[0].dtype if len(dtypes) == 1 else promoted(adapter, operands)
