@@ -67,11 +67,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     Raises:
         EinsumxError: the equation is wrong, or an operand's dtype is not one of numbers.
     """
-    if (
-        not signatures
-        or type(optimize) not in (str, bool, tuple, list)
-        or ("logging" in sys.modules and log.tells_plans())
-    ):
+    if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_plans()):
         return None
     ranks, kinds = tuple(map(len, map(_SHAPE, signatures))), tuple(map(adapter.kind_of, signatures))
     operands = list(map(adapter.operand, signatures))
@@ -100,15 +96,15 @@ _SHAPE = itemgetter(1)
 
 
 def _new_form(adapter: Adapter, roles: Roles, signatures: Sequence[Signature], operands: Sequence[Operand]) -> Form:
-    devices = list(map(adapter.device_of, signatures))
-    place = place_of(PLUS_TIMES, adapter, devices[0])
-    if not roles.inputs or len(set(devices)) > 1:
+    devices = set(map(adapter.device_of, signatures))
+    device = min(devices, default="")
+    place = place_of(PLUS_TIMES, adapter, device)
+    if not roles.inputs or len(devices) > 1:
         return Form(roles, place, None)
     dtypes = set(map(_dtype_of, operands))
     dtype = operands[0].dtype if len(dtypes) == 1 else promoted(adapter, operands)
     dtypes.add(dtype)
-    served, known = place.traits.dtypes, wisdom.equations(adapter, devices[0])
-    rules = rules_of(place.traits, dtype)
+    served, known, rules = place.traits.dtypes, wisdom.equations(adapter, device), rules_of(place.traits, dtype)
     is_served = rules.is_direct and "object" not in dtypes and (served is None or dtypes <= served)
     return Form(roles, place, rules if is_served and not (known and roles.text in known) else None)
 
