@@ -302,6 +302,8 @@ class NumpyAdapter(Adapter):
                 return int(self.kernels.matmul_workspace([operand.shape for operand in operands], dtype))
             case Sum() if dtype != "object":
                 return int(self.kernels.total_workspace(operands[0].shape, op.axes, dtype))
+            case Native():
+                return int(self.kernels.native_workspace(op.equation, [operand.shape for operand in operands], dtype))
             case _:
                 return 0
 
