@@ -7,8 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from einsumx.adapters.registry import is_stored, owner, serving
-from einsumx.caches import Uncacheable
+from einsumx.adapters.registry import is_stored, owner
 from einsumx.dtypes import Casting, can_cast, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
@@ -79,13 +78,6 @@ def deliver(
     )
     run = delivery(adapter, prepared, adapter.signature(arrays[0]), wanted)
     return run(*[each for each in (scale, out, added) if each is not None], *arrays)
-
-
-def check_plain(adapter: Adapter, signatures: Sequence[Signature]) -> None:
-    """Raise Uncacheable unless arrays of these signatures are plain ones of the framework."""
-    for kind in {signature[0] for signature in signatures}:
-        if serving(kind) is not adapter or not adapter.is_plain(kind):
-            raise Uncacheable
 
 
 def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Delivery) -> Run:
