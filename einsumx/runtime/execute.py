@@ -6,7 +6,7 @@ import builtins
 import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import count, repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import finalize
@@ -151,8 +151,7 @@ def _kernels(part: Part, adapter: Adapter, dtype: str) -> list[Callable[..., Any
     """The kernels of a step of a computation in a dtype."""
     kernel, sizes, dtype, kernels = adapter.kernel, part.sizes, part.dtype or dtype, []
     for step in part.calls.steps:
-        shapes = [shape_of(source, sizes) for source in step.sources]
-        kernels.append(kernel(step.sized(sizes), shapes, dtype))
+        kernels.append(kernel(step.sized(sizes), list(map(shape_of, step.sources, repeat(sizes))), dtype))
     return kernels
 
 
@@ -208,26 +207,25 @@ def joined(
     if order is None:
         return None
     before, other, product, after, is_swapped = order
-    last = [kernels[place] for place in after]
     if finish is not None:
-        last.append(finish)
+        kernels, after = [*kernels, finish], (*after, len(kernels))
+    last = _chained(kernels, after)
     if product is None:
-        return _chained(last)
+        return last
     run = kernels[product]
-    if before or other or last:
-        lhs, rhs = [_chained([kernels[place] for place in places]) for places in (before, other)]
-        run = _joined(lhs, rhs, run, _chained(last))
+    if before or other or last is not None:
+        run = _joined(_chained(kernels, before), _chained(kernels, other), run, last)
     return (lambda rhs, lhs: run(lhs, rhs)) if is_swapped else run
 
 
 Kernel: TypeAlias = "Callable[[Array], Any]"
 
 
-def _chained(kernels: Sequence[Kernel]) -> Kernel | None:
-    """A function that calls one kernel after another; None without any."""
-    if len(kernels) < 2:
-        return kernels[0] if kernels else None
-    first, *others = kernels
+def _chained(kernels: Sequence[Kernel], places: Sequence[int]) -> Kernel | None:
+    """A function that calls the kernels at these places one after another; None without any."""
+    if len(places) < 2:
+        return kernels[places[0]] if places else None
+    first, *others = [kernels[place] for place in places]
 
     def run(array: Array) -> Array:
         array = first(array)
