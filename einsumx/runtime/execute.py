@@ -149,10 +149,10 @@ _SUMS = frozenset((Native, Matmul, Sum))
 
 def _kernels(part: Part, adapter: Adapter, dtype: str) -> list[Callable[..., Any]]:
     """The kernels of a step of a computation in a dtype."""
-    kernel, sizes, dtype, kernels = adapter.kernel, part.sizes, part.dtype or dtype, []
-    for step in part.calls.steps:
-        kernels.append(kernel(step.sized(sizes), list(map(shape_of, step.sources, repeat(sizes))), dtype))
-    return kernels
+    kernel, sizes, dtype = adapter.kernel, part.sizes, part.dtype or dtype
+    return [
+        kernel(step.sized(sizes), list(map(shape_of, step.sources, repeat(sizes))), dtype) for step in part.calls.steps
+    ]
 
 
 def _calls(program: Program, adapter: Adapter) -> list[Call]:
