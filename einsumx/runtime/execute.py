@@ -17,7 +17,7 @@ from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.layout import contiguous, inverse, layout_pattern, reshaped
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses
+from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses, writer
 from einsumx.ir.sizes import Unknown, is_known
 from einsumx.planner.array_calls import shape_of
 from einsumx.planner.clear import Part
@@ -348,7 +348,7 @@ def run_into(program: Program, adapter: Adapter, left: Folded, target: Signature
         The function; None if the framework has none for the last op, or for this layout, that is better than
         :meth:`~einsumx.adapters.facets.OutAccess.write_new` or :meth:`~einsumx.adapters.facets.OutAccess.update`.
     """
-    op = next((op for op in reversed(program.ops) if not isinstance(op, Transpose | Reshape)), None)
+    op = writer(program.ops)
     if op is None or not program.shape or program.values[op.out].dtype != program.dtype:
         return None
     undo = _undone(op, program, adapter.operand(target).strides)
