@@ -117,7 +117,7 @@ def test_a_plan_with_out_says_whether_the_result_is_written_there_and_counts_its
     assert [text.partition("float64")[2] for text in texts] == ["", ", written to out=", ", copied to out="]
     assert written.peak_bytes == usual.peak_bytes == 8 * (2 * n + n * n)
     assert copied.peak_bytes == usual.peak_bytes + 16 * n * n
-    assert written == usual == einsumx.plan("i,j->ij", (n,), (n,), out=(n, n))
+    assert written == usual
     assert str(einsumx.plan("i,j->ij", (n,), (n,), out=(n, n))).splitlines()[1:] == str(written).splitlines()[1:]
     chain, matrix = "ij,jk,kl->il", (n, n)
     assert einsumx.plan(chain, matrix, matrix, matrix, out=matrix).peak_bytes == 8 * 5 * n * n
