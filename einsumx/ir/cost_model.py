@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from einsumx.dtypes import FLOATS, itemsize, kind
+from einsumx.imports import LazyModule
 from einsumx.ir import ops
-from einsumx.ir.fill import work
 from einsumx.ir.ops import Op
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.ir import fill
+else:  # for sparse arrays alone
+    fill = LazyModule("einsumx.ir.fill")
 
 _Label = TypeVar("_Label")
 
@@ -209,7 +214,7 @@ class CostModel:
             elements: that the operands and the result store.
             multiply_adds: of stored elements.
         """
-        return self._rates.call + work(elements, multiply_adds) * self._arithmetic / self._rates.gemm
+        return self._rates.call + fill.work(elements, multiply_adds) * self._arithmetic / self._rates.gemm
 
     def least_einsum(self, steps: int, operands: int) -> float:
         """The time of the same call if it has one row, packed."""

@@ -23,17 +23,17 @@ from einsumx.planner import clear
 from einsumx.planner.clear import Roles
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.runtime import equations, execute
-from einsumx.runtime.dtype_rules import promoted
 
 if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Run, Signature
     from einsumx.ir.contraction import Place
     from einsumx.ir.operand import Operand, Path
-    from einsumx.runtime import front
+    from einsumx.runtime import dtype_rules, front
     from einsumx.runtime.request import Written
 else:
     log, front = LazyModule("einsumx.log"), LazyModule("einsumx.runtime.front")
+    dtype_rules = LazyModule("einsumx.runtime.dtype_rules")
 
 
 class Form(NamedTuple):
@@ -102,7 +102,7 @@ def _new_form(adapter: Adapter, roles: Roles, signatures: Sequence[Signature], o
     if not roles.inputs or len(devices) > 1:
         return Form(roles, place, None)
     dtypes = set(map(_dtype_of, operands))
-    dtype = operands[0].dtype if len(dtypes) == 1 else promoted(adapter, operands)
+    dtype = operands[0].dtype if len(dtypes) == 1 else dtype_rules.promoted(adapter, operands)
     dtypes.add(dtype)
     served, known, rules = place.traits.dtypes, wisdom.equations(adapter, device), rules_of(place.traits, dtype)
     is_served = rules.is_direct and "object" not in dtypes and (served is None or dtypes <= served)
