@@ -178,9 +178,10 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     shared = _shared_matmul(lhs, rhs, shape, dtype, threads)
     if shared is not None:
         return shared
+    if prod(shape) * inner <= _BLAS_SHARES_PRODUCTS or threads == "blas" or pool.get_num_threads() == 1:
+        return plain
     repays_no_wait = _seconds_of_product(lhs, rhs, shape, dtype) < _PRODUCT_REPAYS_A_WAIT
-    is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and pool.get_num_threads() > 1
-    return partial(pool.alone, plain) if is_shared and repays_no_wait else plain
+    return partial(pool.alone, plain) if repays_no_wait else plain
 
 
 def _dot_in_parts(count: int, dtype: str) -> Kernel:
