@@ -571,6 +571,19 @@ def is_recorded(array: Array) -> bool:
     return not has_memory(array)
 
 
+def records_alone(arrays: Sequence[Array]) -> bool:
+    """Whether autograd records operations on some tensors for a backward pass, and nothing else observes them."""
+    for array in arrays:
+        if array.requires_grad:
+            break
+    else:
+        return False
+    if not torch.is_grad_enabled() or _is_transformed() or not is_eager([]):
+        return False
+    tangent_of = torch.autograd.forward_ad.unpack_dual
+    return all(type(array) in _PLAIN and tangent_of(array).tangent is None for array in arrays)
+
+
 def has_memory(array: Array) -> bool:
     """Whether a tensor has elements in memory; torch.func's wrappers have no address, or one of nothing."""
     try:

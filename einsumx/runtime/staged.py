@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import has_many_windows
 from einsumx.measuring import wisdom
 from einsumx.measuring.calibration import place_of
@@ -77,7 +79,12 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
         equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
         path = front.searched_path(equation, optimize, operands, place, dtype, adapter)
     parts = clear.clear_parts(found, operands, path, sizes, asked)
-    return None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
+    run = None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
+    if run is None or prod(sizes) < adapter.least_recorded:
+        return run
+    equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
+    copies = any(step.op.effect == "copy" for part in parts or () for step in part.calls.steps)
+    return adapter.recording(run, Contraction(equation, tuple(operands), dtype, path, place), copies=copies)
 
 
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
