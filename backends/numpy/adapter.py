@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from contextvars import Context
 from functools import cached_property
 from math import prod
-from operator import attrgetter, methodcaller
+from operator import attrgetter, itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -112,6 +112,8 @@ class NumpyAdapter(Adapter):
 
     # A single C call.
     signature = staticmethod(attrgetter("__class__", "shape", "dtype", "strides"))  # type: ignore[assignment]
+
+    kind_of = staticmethod(itemgetter(0, 2))  # type: ignore[assignment]
 
     def device_of(self, signature: Signature) -> str:
         return "cpu"
@@ -300,6 +302,8 @@ class NumpyAdapter(Adapter):
                 return int(self.kernels.matmul_workspace([operand.shape for operand in operands], dtype))
             case Sum() if dtype != "object":
                 return int(self.kernels.total_workspace(operands[0].shape, op.axes, dtype))
+            case Native():
+                return int(self.kernels.native_workspace(op.equation, [operand.shape for operand in operands], dtype))
             case _:
                 return 0
 

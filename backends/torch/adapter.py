@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial, reduce
 from importlib import import_module
 from math import inf
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -372,8 +372,8 @@ class TorchAdapter(Adapter):
     def recording(self, run: Run, contraction: Contraction, *, copies: bool) -> Run:
         if contraction.place.device != "cpu" or not own_gradients(contraction, copies):
             return run
-        wrapped: Run = gradients.recording(run, self, contraction)
-        return wrapped
+        chosen: Run = self._kernels.recording(run, lambda: gradients.with_own(run, self, contraction))
+        return chosen
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -420,6 +420,8 @@ class TorchAdapter(Adapter):
         elif 0 in strides and self._kernels.is_recorded(array):
             strides = _packed_strides(shape, strides)
         return array.__class__, shape, array.dtype, array.device, strides
+
+    kind_of = staticmethod(itemgetter(0, 2, 3))  # type: ignore[assignment]
 
     def operand(self, signature: Signature) -> Operand:
         if self.xp._C._get_tracing_state():  # torch.jit.trace has tensors in the place of sizes

@@ -1,6 +1,6 @@
 """Gradients of contractions by einsumx, as a function of PyTorch's autograd.
 
-This module imports torch, and is imported for the first contraction under a memory limit, or of large tensors.
+This module imports torch, and is imported when autograd records the first such contraction.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.recorded import RecordedArray, RecordedGradients
 from einsumx.adapters.typing import Array, Run
-from einsumx.backends.torch.kernels import records_alone
 from einsumx.ir.contraction import Contraction
 from einsumx.runtime.transposed import TransposedContraction
 
@@ -90,26 +89,19 @@ class _Repeated:
         return dict(zip(places, found))
 
 
-def recording(run: Run, adapter: Adapter, contraction: Contraction) -> Run:
-    """``run``, a function of tensors; if autograd alone records it, nothing but these tensors is kept for gradients.
+def with_own(run: Run, adapter: Adapter, contraction: Contraction) -> Run:
+    """``run``, a function of tensors, as autograd records it with einsumx's gradients: it keeps only these tensors.
 
     Args:
         run: the function.
         adapter: of the tensors.
         contraction: what it computes.
     """
-    call, repeated = TransposedContraction(adapter, contraction), _Repeated(run)
-    is_pair = len(contraction.operands) == 2
-
-    def recorded(*arrays: Array) -> Array:
-        if not records_alone(arrays):
-            return run(*arrays)
-        if is_pair:
-            return _RecordedTorch(call, lambda: _without_base(run(*arrays))).recorded([*arrays, None])
-        # The gradients of more operands have products in common.
-        return _Within.apply(repeated, *arrays, None)
-
-    return recorded
+    if len(contraction.operands) > 2:  # whose gradients have products in common
+        repeated = _Repeated(run)
+        return lambda *arrays: _Within.apply(repeated, *arrays, None)
+    call = TransposedContraction(adapter, contraction)
+    return lambda *arrays: _RecordedTorch(call, lambda: _without_base(run(*arrays))).recorded([*arrays, None])
 
 
 def _without_base(result: Array) -> Array:

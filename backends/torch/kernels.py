@@ -571,7 +571,21 @@ def is_recorded(array: Array) -> bool:
     return not has_memory(array)
 
 
-def records_alone(arrays: Sequence[Array]) -> bool:
+def recording(run: Kernel, with_own: Callable[[], Kernel]) -> Kernel:
+    """``run``; or the function that ``with_own`` makes of it, with gradients of its own, if autograd alone records it."""
+    made: Kernel | None = None
+
+    def call(*arrays: Array) -> Array:
+        nonlocal made
+        if not _records_alone(arrays):
+            return run(*arrays)
+        made = made or with_own()
+        return made(*arrays)
+
+    return call
+
+
+def _records_alone(arrays: Sequence[Array]) -> bool:
     """Whether autograd records operations on some tensors for a backward pass, and nothing else observes them."""
     for array in arrays:
         if array.requires_grad:
