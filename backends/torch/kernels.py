@@ -572,7 +572,7 @@ def is_recorded(array: Array) -> bool:
 
 
 def recording(run: Kernel, with_own: Callable[[], Kernel]) -> Kernel:
-    """``run``; or the function that ``with_own`` makes of it, with gradients of its own, if autograd alone records it."""
+    """``run``; or what ``with_own`` makes of it, with gradients of its own, where autograd alone records it."""
     made: Kernel | None = None
 
     def call(*arrays: Array) -> Array:
