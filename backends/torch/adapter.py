@@ -25,6 +25,7 @@ from einsumx.backends.torch.choices import (
     half_sum_workspace,
     multiply_workspace,
     narrow_workspace,
+    own_gradients,
     product_workspace,
 )
 from einsumx.dtypes import adopts, kind, wrapped
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     import einsumx.backends.torch.staging as staging
     from einsumx.adapters.replacement import Name
     from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.contraction import Contraction
     from einsumx.storage import maps
 else:
     autocasting = LazyModule("einsumx.backends.torch.autocast")
@@ -298,6 +300,7 @@ class TorchAdapter(Adapter):
     out = cached_property(TorchOut)
     arithmetic = cached_property(TorchArithmetic)
     orders = cached_property(TorchOrders)
+    least_recorded = 1 << 14
     exponents: cached_property[Exponents | None] = cached_property(TorchExponents)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
@@ -365,6 +368,12 @@ class TorchAdapter(Adapter):
 
     def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
         return run if self._options is NO_OPTIONS else None
+
+    def recording(self, run: Run, contraction: Contraction, *, copies: bool) -> Run:
+        if contraction.place.device != "cpu" or not own_gradients(contraction, copies):
+            return run
+        chosen: Run = self._kernels.recording(run, lambda: gradients.with_own(run, self, contraction))
+        return chosen
 
     @cached_property
     def gradients(self) -> Gradients:

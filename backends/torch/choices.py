@@ -7,9 +7,11 @@ from itertools import combinations
 from math import prod
 from typing import TypeAlias
 
-from einsumx.dtypes import itemsize
+from einsumx.dtypes import itemsize, kind
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.layout import broadcast, contiguous, memory_order, merged_stride
 from einsumx.ir.operand import Operand
+from einsumx.ir.traits import HALVES
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -213,3 +215,37 @@ def _steps(operand: Operand) -> tuple[int, ...]:
 
 IN_NUMPY = frozenset({"float16", "float32", "float64"})
 """The floating-point dtypes that NumPy has, too."""
+
+
+_KEPT = 1 << 16
+"""Bytes of operands of which autograd should keep no casts and copies; for less, that takes longer than it is worth."""
+
+_ROWS, _VECTORS, _BROADCAST = 1 << 16, 1 << 19, 1 << 18
+"""The multiply-adds from which gradients are contractions: of products of rows with rows, and of those that broadcast.
+
+Fitted to the times of 60 contractions with their gradients.
+"""
+
+
+def own_gradients(contraction: Contraction, copies: bool) -> bool:
+    """Whether einsumx supplies the gradients of a contraction, as those of its calls would cost more time or memory.
+
+    Autograd keeps the casts and copies that products read. The gradients of a batch of products of vectors are products
+    of matrices with one row or column, and those of a product that broadcasts are large before they are summed.
+
+    Args:
+        contraction: what is computed.
+        copies: whether its operands are copied or cast.
+    """
+    operands, equation = contraction.operands, contraction.equation
+    if kind(contraction.dtype) != "c" and "c" in [kind(operand.dtype) for operand in operands]:
+        return False  # imaginary parts are dropped before the product
+    is_pair, is_large = len(operands) == 2, sum([operand.nbytes for operand in operands]) >= _KEPT
+    if not is_pair or (copies and is_large):
+        return copies and is_large and (is_pair or contraction.dtype in HALVES)
+    lhs, rhs = map(set, equation.inputs)
+    both, steps = lhs & rhs, prod(equation.sizes)
+    kept = both & set(equation.output)
+    if lhs <= rhs or rhs <= lhs:
+        return steps >= (_ROWS if lhs == rhs else _VECTORS) and set() < kept < both
+    return steps >= _BROADCAST and kept == both

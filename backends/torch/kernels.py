@@ -587,6 +587,33 @@ def is_recorded(array: Array) -> bool:
     return not has_memory(array)
 
 
+def recording(run: Kernel, with_own: Callable[[], Kernel]) -> Kernel:
+    """``run``; or what ``with_own`` makes of it, with gradients of its own, where autograd alone records it."""
+    made: Kernel | None = None
+
+    def call(*arrays: Array) -> Array:
+        nonlocal made
+        if not _records_alone(arrays):
+            return run(*arrays)
+        made = made or with_own()
+        return made(*arrays)
+
+    return call
+
+
+def _records_alone(arrays: Sequence[Array]) -> bool:
+    """Whether autograd records operations on some tensors for a backward pass, and nothing else observes them."""
+    for array in arrays:
+        if array.requires_grad:
+            break
+    else:
+        return False
+    if not torch.is_grad_enabled() or _is_transformed() or not is_eager([]):
+        return False
+    tangent_of = torch.autograd.forward_ad.unpack_dual
+    return all(type(array) in _PLAIN and tangent_of(array).tangent is None for array in arrays)
+
+
 def has_memory(array: Array) -> bool:
     """Whether a tensor has elements in memory; torch.func's wrappers have no address, or one of nothing."""
     try:

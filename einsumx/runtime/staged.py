@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import prod
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from einsumx.caches import Table, when_cleared
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import has_many_windows
 from einsumx.measuring import wisdom
 from einsumx.measuring.calibration import place_of
@@ -89,7 +91,12 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
         equation = SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
         path = front.searched_path(equation, optimize, operands, place, rules.dtype, adapter)
     parts = clear.clear_parts(roles, operands, path, sizes, rules)
-    return None if parts is None else execute.run_of_parts(parts, adapter, len(operands), rules)
+    run = None if parts is None else execute.run_of_parts(parts, adapter, len(operands), rules)
+    if run is None or prod(sizes) < adapter.least_recorded:
+        return run
+    equation = SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
+    copies = any(step.op.effect == "copy" for part in parts or () for step in part.calls.steps)
+    return adapter.recording(run, Contraction(equation, tuple(operands), rules.dtype, path, place), copies=copies)
 
 
 _SHAPE = itemgetter(1)
