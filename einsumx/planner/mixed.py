@@ -20,8 +20,8 @@ from einsumx.planner.narrow import multiplies_operands
 from einsumx.planner.terms import Term, repeated
 
 _REPAY, _REPAY_WITH_VECTOR = 3e10, 1e11
-"""The multiply-adds that repay its views, for each second of a call's overhead: of two matrices, and with a vector, as a
-product with two columns is slow."""
+"""The multiply-adds that repay its views, for each second of a call's overhead: of two matrices, and with a vector, as
+products with two columns are slow."""
 
 
 def may_pay(dtypes: Sequence[str], dtype: str, sizes: Sequence[int], traits: Traits) -> bool:
