@@ -184,6 +184,26 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     return partial(pool.alone, plain) if repays_no_wait else plain
 
 
+def matmul_of_parts(shapes: Sequence[Shape], dtype: str, sums: str, threads: Threads = "") -> Kernel:
+    """The kernel of a product of a real matrix and a complex one, which is read as a real one of twice as many columns.
+
+    Args:
+        shapes: of the operands.
+        dtype: of the real matrix.
+        sums: of the complex one.
+        threads: as for :func:`matmul`.
+    """
+    lhs, rhs = shapes
+    product = matmul((lhs, (*rhs[:-1], 2 * rhs[-1])), dtype, threads)
+
+    def by_parts(real: Any, other: Any) -> Any:
+        if other.strides[-1] != other.itemsize and other.shape[-1] > 1:
+            other = other.copy()
+        return product(real, other.view(dtype)).view(sums)
+
+    return by_parts
+
+
 def _dot_in_parts(count: int, dtype: str) -> Kernel:
     """A long product of two vectors, on the threads of BLAS."""
     length = _PART // _itemsize(dtype)

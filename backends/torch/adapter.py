@@ -87,7 +87,7 @@ CPU = CpuTraits(
     matmul_through=(("bool", "float32"), *SIGNED.items()),
     # torch.set_float32_matmul_precision("medium") rounds the factors of float32 products to bfloat16, which has 8 bits.
     exact_products=(("float32", 8), ("float64", 53)),
-    wide_products=(("int8", "int32"), ("uint8", "int32")),
+    wide_products=(("int8", "int32"), ("uint8", "int32"), ("float32", "complex64"), ("float64", "complex128")),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_ops=frozenset({"sum"}),
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.1e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
@@ -235,7 +235,7 @@ class TorchOut(OutAccess):
         if out[0] not in (self.xp.Tensor, self.xp.nn.Parameter):  # a trace's tensors have no addresses to compare
             return None
         match op:
-            case Matmul() if dtype in BLAS | HALVES:
+            case Matmul() if dtype in BLAS | HALVES and not op.sums:
                 write = kernels.matmul_into(*shapes)
             case Multiply() if dtype not in SIGNED:
                 write = self.xp.mul
@@ -565,6 +565,8 @@ class TorchAdapter(Adapter):
         if not all(map(is_known, shapes)):
             return self._traced_kernel(op, shapes, dtype)
         match op:
+            case Matmul() if op.sums and dtype in BLAS:
+                kernel = self._kernels.product_of_parts(*shapes, dtype)
             case Matmul() if op.sums:
                 kernel = self._integers.product(*shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
@@ -600,7 +602,7 @@ class TorchAdapter(Adapter):
 
     def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         match op:
-            case Matmul() if op.sums:
+            case Matmul() if op.sums and operands[0].dtype not in BLAS:
                 return narrow_workspace(operands)
             case Matmul() if operands[0].dtype in INTEGERS and device.startswith("cuda"):
                 return digits_workspace(operands)

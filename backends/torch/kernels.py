@@ -227,6 +227,22 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
     return _vector_first(kernel, rows, cols) if is_by_vectors else kernel
 
 
+def product_of_parts(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
+    """The kernel of a product of a real matrix and a complex one, which is read as a real one of twice as many columns.
+
+    Args:
+        lhs, rhs: the shapes.
+        dtype: of the real matrix.
+    """
+    multiply = product(lhs, (*rhs[:-1], 2 * rhs[-1]), dtype)
+
+    def by_parts(real: Array, other: Array) -> Array:
+        parts = torch.view_as_real(other.resolve_conj()).flatten(-2)
+        return torch.view_as_complex(multiply(real, parts).contiguous().unflatten(-1, (-1, 2)))
+
+    return by_parts
+
+
 def product_into(lhs: Shape, rhs: Shape) -> Kernel | None:
     """The function that adds such a product of floats to ``out``, as :meth:`OutAccess.product_into` has it; or None.
 

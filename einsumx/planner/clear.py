@@ -26,11 +26,11 @@ from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
 
 if TYPE_CHECKING:
-    from einsumx.planner import narrow, packed, ways
+    from einsumx.planner import mixed, narrow, packed, ways
     from einsumx.planner.ways import Ways
 else:  # most pairs need no search, nor casts
     narrow, packed = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.packed")
-    ways = LazyModule("einsumx.planner.ways")
+    mixed, ways = LazyModule("einsumx.planner.mixed"), LazyModule("einsumx.planner.ways")
 
 
 class Part(NamedTuple):
@@ -210,9 +210,7 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     is_cast = False
     for operand in operands:
         is_cast = is_cast or operand.dtype != dtype
-    if not rules.is_direct or (
-        is_cast and narrow.may_differ(list(map(_dtype_of, operands)), dtype, sizes, rules.traits)
-    ):
+    if not rules.is_direct or (is_cast and _may_be_uncast(operands, sizes, rules)):
         return None
     arrays = _arrays_of(roles, operands, sizes)
     if arrays is None or (rules.is_packed and (is_cast or roles.has_repeats)):
@@ -245,6 +243,12 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
 
 
 _dtype_of = attrgetter("dtype")
+
+
+def _may_be_uncast(operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> bool:
+    """Whether operands of other dtypes than the result may be multiplied without casts to that dtype."""
+    dtypes, dtype, traits = list(map(_dtype_of, operands)), rules.dtype, rules.traits
+    return narrow.may_differ(dtypes, dtype, sizes, traits) or mixed.may_pay(dtypes, dtype, sizes, traits)
 
 
 def _read(
