@@ -18,8 +18,7 @@ FORM = "bi,ij,bj->b", (64, 128), (128, 200), (64, 200)
 """The copies and casts of these are large."""
 
 OWN = {
-    "rows": ("bhd,bhd->bh", (64, 16, 64), (64, 16, 64)),
-    "rows and a matrix": ("bd,bkd->bk", (16, 128), (16, 256, 128)),
+    "rows and matrices": ("bd,bkd->bk", (16, 128), (16, 256, 128)),
     "outer products": ("bld,dn->bldn", (4, 64, 64), (64, 16)),
     "copies": TRIANGLE,
     "a diagonal": ("iikc,jkc->ijc", (20, 20, 20, 32), (24, 20, 32)),
@@ -138,7 +137,7 @@ def test_gradients_of_half_precision_are_rounded_once(equation):
         torch.testing.assert_close(gradient.double(), other, rtol=1 / 256, atol=1e-3 * float(other.abs().max()))
 
 
-@pytest.mark.parametrize("equation", [TRIANGLE, OWN["rows"], OWN["outer products"], FORM], ids=str)
+@pytest.mark.parametrize("equation", [TRIANGLE, OWN["rows and matrices"], OWN["outer products"], FORM], ids=str)
 def test_gradients_of_gradients_are_those_of_torch(equation):
     equation, *shapes = equation
     is_half = equation == FORM[0]
@@ -195,6 +194,32 @@ def test_gradients_of_gradients_keep_no_copies_either():
     lhs, rhs = tensors(*shapes)
     (gradient,) = torch.autograd.grad(einsumx.einsum(equation, lhs, rhs).square().sum(), lhs, create_graph=True)
     assert is_own(gradient)
+
+
+ROWS = [
+    ("bhd,bhd->bh", (8, 32, 64), (8, 32, 64)),
+    ("bhd,dhb->hb", (64, 4, 64), (64, 4, 64)),
+    ("bhd,bhd->hb", (64, 32, 64), (1, 32, 64)),
+]
+
+
+@pytest.mark.parametrize("equation", ROWS, ids=str)
+def test_products_of_rows_with_rows_have_no_gradients_by_products_of_matrices(equation):
+    equation, *shapes = equation
+    operands = tensors(*shapes)
+    result = einsumx.einsum(equation, *operands)
+    names, nodes = set(), [result.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        names.add(node.name())
+        nodes += [each for each, _ in node.next_functions if each is not None]
+    assert "MulBackward0" in names
+    assert not names & {"BmmBackward0", "MmBackward0", "UnsafeViewBackward0"}
+    torch.testing.assert_close(result, torch.einsum(equation, *operands))
+    wanted = gradients(torch.einsum, equation, operands)
+    for gradient, other in zip(gradients(einsumx.einsum, equation, operands), wanted):
+        torch.testing.assert_close(gradient, other)
+    assert bytes_kept(lambda *arrays: einsumx.einsum(equation, *arrays), operands) == 0
 
 
 # -- others than a backward pass ---------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from einsumx.backends.torch.choices import (
     SIGNED,
     digits_workspace,
     half_sum_workspace,
+    multiplies_rows,
     multiply_workspace,
     narrow_workspace,
     own_gradients,
@@ -300,7 +301,7 @@ class TorchAdapter(Adapter):
     out = cached_property(TorchOut)
     arithmetic = cached_property(TorchArithmetic)
     orders = cached_property(TorchOrders)
-    least_recorded = 1 << 14
+    least_recorded = 1 << 13
     exponents: cached_property[Exponents | None] = cached_property(TorchExponents)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
@@ -369,10 +370,14 @@ class TorchAdapter(Adapter):
     def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
         return run if self._options is NO_OPTIONS else None
 
-    def recording(self, run: Run, contraction: Contraction, *, copies: bool) -> Run:
-        if contraction.place.device != "cpu" or not own_gradients(contraction, copies):
+    def recording(self, run: Run, contraction: Contraction, steps: Sequence[Op]) -> Run:
+        chosen: Run = run
+        if contraction.place.device != "cpu":
             return run
-        chosen: Run = self._kernels.recording(run, lambda: gradients.with_own(run, self, contraction))
+        if multiplies_rows(contraction, steps):
+            chosen = self._kernels.recording(run, lambda: self._kernels.summed_rows(contraction.equation))
+        elif own_gradients(contraction, steps):
+            chosen = self._kernels.recording(run, lambda: gradients.with_own(run, self, contraction))
         return chosen
 
     @cached_property

@@ -11,7 +11,8 @@ from einsumx.dtypes import itemsize, kind
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.layout import broadcast, contiguous, memory_order, merged_stride
 from einsumx.ir.operand import Operand
-from einsumx.ir.traits import HALVES
+from einsumx.ir.ops import Matmul, Op
+from einsumx.ir.traits import BLAS, HALVES
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -240,32 +241,41 @@ IN_NUMPY = frozenset({"float16", "float32", "float64"})
 _KEPT = 1 << 16
 """Bytes of operands of which autograd should keep no casts and copies; for less, that takes longer than it is worth."""
 
-_ROWS, _VECTORS, _BROADCAST = 1 << 16, 1 << 19, 1 << 18
-"""The multiply-adds from which gradients are contractions: of products of rows with rows, and of those that broadcast.
-
-Fitted to the times of 60 contractions with their gradients.
+_ROWS, _VECTORS, _BROADCAST = 1 << 13, 1 << 19, 1 << 18
+"""The multiply-adds from which gradients are not autograd's of a product: of rows with rows, of a batch of vectors with
+matrices, and of arrays that broadcast. Fitted to the times of 80 contractions with their gradients.
 """
 
 
-def own_gradients(contraction: Contraction, copies: bool) -> bool:
-    """Whether einsumx supplies the gradients of a contraction, as those of its calls would cost more time or memory.
+def multiplies_rows(contraction: Contraction, ops: Sequence[Op]) -> bool:
+    """Whether many products of two rows, by the ops of matrices, have faster gradients as one product that is summed.
 
-    Autograd keeps the casts and copies that products read. The gradients of a batch of products of vectors are products
-    of matrices with one row or column, and those of a product that broadcasts are large before they are summed.
+    Those of products of matrices are products of matrices with one row or column.
+    """
+    equation, dtypes = contraction.equation, {contraction.dtype, *[operand.dtype for operand in contraction.operands]}
+    if len(equation.inputs) != 2 or contraction.conjugated or len(dtypes) > 1 or contraction.dtype not in BLAS:
+        return False
+    lhs, rhs = equation.inputs
+    is_rows = sorted(lhs) == sorted(rhs) and len(set(lhs)) == len(lhs) and 0 < len(equation.output) < len(lhs)
+    return is_rows and prod(equation.sizes) >= _ROWS and any(isinstance(op, Matmul) for op in ops)
 
-    Args:
-        contraction: what is computed.
-        copies: whether its operands are copied or cast.
+
+def own_gradients(contraction: Contraction, ops: Sequence[Op]) -> bool:
+    """Whether einsumx supplies the gradients of a contraction, as those of its ops would cost more time or memory.
+
+    Autograd keeps the casts and copies that products read. The gradients of a batch of vectors times matrices have
+    products with one row or column, and those of a product that broadcasts are large before they are summed.
     """
     operands, equation = contraction.operands, contraction.equation
     if kind(contraction.dtype) != "c" and "c" in [kind(operand.dtype) for operand in operands]:
         return False  # imaginary parts are dropped before the product
     is_pair, is_large = len(operands) == 2, sum([operand.nbytes for operand in operands]) >= _KEPT
+    copies = any(op.effect == "copy" for op in ops)
     if not is_pair or (copies and is_large):
         return copies and is_large and (is_pair or contraction.dtype in HALVES)
     lhs, rhs = map(set, equation.inputs)
     both, steps = lhs & rhs, prod(equation.sizes)
     kept = both & set(equation.output)
     if lhs <= rhs or rhs <= lhs:
-        return steps >= (_ROWS if lhs == rhs else _VECTORS) and set() < kept < both
+        return steps >= _VECTORS and lhs != rhs and set() < kept < both
     return steps >= _BROADCAST and kept == both

@@ -26,7 +26,7 @@ from einsumx.backends.torch.choices import (
 )
 from einsumx.dtypes import itemsize
 from einsumx.host import array_memory
-from einsumx.ir.bind import planned_sizes
+from einsumx.ir.bind import SizedEquation, planned_sizes
 from einsumx.ir.layout import broadcast, contiguous, inverse, layout_pattern, memory_order, pattern_strides
 from einsumx.ir.operand import Operand
 
@@ -609,15 +609,24 @@ def is_recorded(array: Array) -> bool:
     return not has_memory(array)
 
 
-def recording(run: Kernel, with_own: Callable[[], Kernel]) -> Kernel:
-    """``run``; or what ``with_own`` makes of it, with gradients of its own, where autograd alone records it."""
+def summed_rows(equation: SizedEquation) -> Kernel:
+    """The products of rows with rows of two tensors, as one product and its sum."""
+    lhs, rhs = equation.inputs
+    order, kept = tuple(map(rhs.index, lhs)), [label for label in lhs if label in equation.output]
+    axes = [axis for axis, label in enumerate(lhs) if label not in kept]
+    last = tuple(map(kept.index, equation.output))
+    return lambda lhs, rhs: (lhs * rhs.permute(order)).sum(axes).permute(last)
+
+
+def recording(run: Kernel, recorded: Callable[[], Kernel]) -> Kernel:
+    """``run``; or another function of the same tensors, which ``recorded`` makes, where autograd alone records it."""
     made: Kernel | None = None
 
     def call(*arrays: Array) -> Array:
         nonlocal made
         if not _records_alone(arrays):
             return run(*arrays)
-        made = made or with_own()
+        made = made or recorded()
         return made(*arrays)
 
     return call

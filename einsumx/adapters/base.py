@@ -292,13 +292,13 @@ class Adapter(Primitives):
     least_recorded: float = inf
     """The multiply-adds from which :meth:`recording` is asked, as if a call computed all of its products at once."""
 
-    def recording(self, run: Run, contraction: Contraction, *, copies: bool) -> Run:
-        """Wrap the function of a call, so that gradients are contractions where those of its ops would cost more.
+    def recording(self, run: Run, contraction: Contraction, steps: Sequence[ops.Op]) -> Run:
+        """Wrap the function of a call, to be another one for gradients if those of its ops would cost more.
 
         Args:
             run: the function, of the operands.
             contraction: what it computes, in the usual algebra.
-            copies: whether it copies or casts.
+            steps: its ops, of which reshapes may lack the shape.
         """
         return run
 

@@ -131,8 +131,7 @@ def _recording(prepared: Prepared, adapter: Adapter, asked: Contraction) -> Prep
     """The same, with the function as :meth:`~einsumx.adapters.base.Adapter.recording` wraps it."""
     if prod(asked.equation.sizes) < adapter.least_recorded or asked.algebra is not PLUS_TIMES or asked.accumulate:
         return prepared
-    copies = any(op.effect == "copy" for op in prepared.program.ops)
-    run = adapter.recording(prepared.run, asked, copies=copies)
+    run = adapter.recording(prepared.run, asked, prepared.program.ops)
     return prepared if run is prepared.run else Prepared(run, prepared.planned)
 
 

@@ -95,8 +95,8 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     if run is None or prod(sizes) < adapter.least_recorded:
         return run
     equation = SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
-    copies = any(step.op.effect == "copy" for part in parts or () for step in part.calls.steps)
-    return adapter.recording(run, Contraction(equation, tuple(operands), rules.dtype, path, place), copies=copies)
+    ops = [step.op for part in parts or () for step in part.calls.steps]
+    return adapter.recording(run, Contraction(equation, tuple(operands), rules.dtype, path, place), ops)
 
 
 _SHAPE = itemgetter(1)
