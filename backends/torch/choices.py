@@ -143,6 +143,24 @@ def _copied_bytes(operands: Sequence[Operand]) -> list[int]:
     return [0 if _merges(operand) else operand.nbytes for operand in wide]
 
 
+_COLUMNS, _MANY_VECTORS = {"float32": 3, "float64": 3}, 1 << 14
+"""The most elements of vectors, by dtype, and the least pairs of them, whose dot products are faster by columns."""
+
+BLOCK_OF_VECTORS = 1 << 16
+"""The vectors that are multiplied at a time, so that they stay in the cache from one column to the next."""
+
+
+def is_by_columns(lhs: Shape, rhs: Shape, dtype: str) -> bool:
+    """Whether a product is one of many pairs of short vectors, which is faster column by column.
+
+    >>> is_by_columns((100000, 1, 3), (100000, 3, 1), "float64"), is_by_columns((100, 1, 3), (100, 3, 1), "float64")
+    (True, False)
+    """
+    if len(lhs) != 3 or lhs[0] != rhs[0] or not lhs[1] == rhs[2] == 1:
+        return False
+    return lhs[0] >= _MANY_VECTORS and 1 < lhs[2] <= _COLUMNS.get(dtype, 0)
+
+
 def product_workspace(operands: Sequence[Operand], on_cpu: bool = True) -> int:
     """The most bytes that a product allocates, without its result; for the arguments, see :func:`loop_axis`."""
     lhs, rhs = (operand.shape for operand in operands)
@@ -157,6 +175,8 @@ def product_workspace(operands: Sequence[Operand], on_cpu: bool = True) -> int:
         back = out * (16 + itemsize(operands[0].dtype) * short)
         return max(product, back) - out * itemsize(operands[0].dtype)
     copies = sum(0 if _is_readable(operand) else operand.nbytes for operand in operands)
+    if is_by_columns(lhs, rhs, operands[0].dtype):
+        return min(lhs[0], BLOCK_OF_VECTORS) * lhs[2] * itemsize(operands[0].dtype)
     if len(batch) < 2:
         return copies if not batch else 0
     axis = loop_axis(operands, on_cpu)
