@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property, wraps
 from itertools import product
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -223,6 +224,8 @@ class CupyAdapter(NumpyAdapter):
 
     def signature(self, array: Array) -> Signature:
         return type(array), array.shape, array.dtype, array.strides, array.device.id
+
+    kind_of = staticmethod(itemgetter(0, 2, 4))
 
     def device_of(self, signature: Signature) -> str:
         return f"cuda:{signature[4]}"

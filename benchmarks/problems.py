@@ -28,10 +28,11 @@ class Problem:
         group: its part of the benchmarks.
         equation: the text form, with an explicit output and no ellipsis.
         shapes: the shapes of the operands.
-        dtype: the dtype of all operands.
+        dtype: the dtype of all operands; of all but the first, if that is real.
         layouts: the memory layout of each operand, as for :func:`laid_out`; empty if all are C-contiguous.
         gradient: whether the gradients of all operands are computed too.
         family: the contraction that several spellings share; empty if there is one spelling.
+        is_real: the first operand has the real parts of complex numbers.
     """
 
     group: str
@@ -41,11 +42,13 @@ class Problem:
     layouts: tuple[str, ...] = ()
     gradient: bool = False
     family: str = ""
+    is_real: bool = False
 
     def __str__(self) -> str:
         shapes = " ".join(f"({','.join(map(str, shape))})" for shape in self.shapes)
         dtype = "" if self.dtype == "float32" else self.dtype
-        return "  ".join(filter(None, (self.equation, shapes, dtype, " ".join(self.layouts))))
+        real = "first real" if self.is_real else ""
+        return "  ".join(filter(None, (self.equation, shapes, dtype, " ".join(self.layouts), real)))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -93,10 +96,12 @@ def operands(problem: Problem) -> list[Any]:
         if problem.dtype.startswith("int"):
             return rng.integers(0, 5, shape).astype(problem.dtype)
         real = rng.random(shape)
-        return np.asarray(real + 1j * rng.random(shape) if problem.dtype == "complex64" else real, problem.dtype)
+        return np.asarray(real + 1j * rng.random(shape) if problem.dtype.startswith("complex") else real, problem.dtype)
 
     layouts = problem.layouts or ("C",) * len(problem.shapes)
     arrays = [laid_out(random, shape, layout) for shape, layout in zip(problem.shapes, layouts)]
+    if problem.is_real:
+        arrays[0] = arrays[0].real.copy()
     return [*arrays, random(problem.shape)] if problem.gradient else arrays
 
 
@@ -248,6 +253,9 @@ def random_layout(rng: Random, rank: int) -> str:
     return f"expanded:{rng.randrange(rank)}" if word == "expanded" else word
 
 
+REAL_TIMES_COMPLEX = "real times complex"
+"""The class of problems whose first operand is real."""
+
 CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
     "outer products": {
         "a,b->ab": {"a": (2, 3000), "b": (2, 3000)},
@@ -257,7 +265,10 @@ CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
     "tiny matrices": {"nij,njk->nik": {"n": (10, 100_000), "i": (2, 8), "j": (2, 8), "k": (2, 8)}},
     "matrices times vectors": {"nij,nj->ni": {"n": (10, 3000), "i": (2, 300), "j": (2, 300)}},
     "short rows": {"ni,ni->n": {"n": (100, 1_000_000), "i": (2, 32)}},
+    "rows times numbers": {"n,ni->ni": {"n": (100, 1_000_000), "i": (2, 32)}},
     "a tall matrix": {"ai,ij->aj": {"a": (1000, 300_000), "i": (2, 32), "j": (2, 32)}},
+    "MTTKRP": {"ijk,ir,jr->kr": {**dict.fromkeys("ijk", (10, 200)), "r": (4, 64)}},
+    REAL_TIMES_COMPLEX: {"ij,jk->ik": dict.fromkeys("ijk", (2, 600)), "ij,j->i": dict.fromkeys("ij", (2, 3000))},
     "attention": {
         "bhqd,bhkd->bhqk": {"b": (1, 32), "h": (2, 16), "q": (16, 512), "k": (16, 512), "d": (8, 128)},
         "bhqk,bhkd->bhqd": {"b": (1, 32), "h": (2, 16), "q": (16, 512), "k": (16, 512), "d": (8, 128)},
@@ -276,7 +287,7 @@ CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
 }
 """By class, equations with the bounds of each label's size; operands and result get random axis orders."""
 
-EVERYDAY = 99
+EVERYDAY = 96
 """The problems of the classes in the group ``everyday``."""
 
 LARGEST = 3e7
@@ -284,7 +295,7 @@ LARGEST = 3e7
 
 
 def class_problems(seed: int, count: int) -> Iterator[Problem]:
-    """Random problems of each class in turn, in float32 and float64."""
+    """Random problems of each class in turn, in single and double precision."""
     rng, names = Random(seed), list(CLASSES)
     for number in range(count):
         name = names[number % len(names)]
@@ -296,7 +307,10 @@ def class_problems(seed: int, count: int) -> Iterator[Problem]:
                 break
         *inputs, output = ["".join(rng.sample(term, len(term))) for term in terms]
         spelling = f"{','.join(rng.sample(inputs, len(inputs)))}->{output}"
-        yield sized(name, spelling, sizes, dtype=rng.choice(("float32", "float64")))
+        dtype, is_real = rng.choice(("float32", "float64")), name == REAL_TIMES_COMPLEX
+        if is_real:
+            dtype = {"float32": "complex64", "float64": "complex128"}[dtype]
+        yield sized(name, spelling, sizes, dtype=dtype, is_real=is_real)
 
 
 def read(group: str, line: str) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, SizeError
 from einsumx.imports import LazyModule, imported
 from einsumx.planner.path import Optimize
+from einsumx.runtime import results
 from einsumx.runtime.calls import added_first, cached_first
 from einsumx.runtime.request import (
     FrexpKeywords,
@@ -26,7 +27,6 @@ from einsumx.runtime.request import (
     request_of,
     taking,
 )
-from einsumx.runtime.results import deliver
 from einsumx.tracing import as_node, between_graphs
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from einsumx import plans, tuning
-    from einsumx.adapters import replacement
+    from einsumx.adapters import facets, replacement
     from einsumx.adapters.base import Adapter
     from einsumx.algebra import scaled
     from einsumx.algebra.scaled import FrexpResult
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from einsumx.ir import operand, sizes
     from einsumx.ir import text as ir_text
     from einsumx.ir.operand import Operand
+    from einsumx.ir.program import Program
     from einsumx.plans import BlockedPlan, ChunkedPlan, Plan
     from einsumx.runtime import caps, conversion, factors, front, limits, prepare
     from einsumx.runtime import shapes as described
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from einsumx.streaming import gradients, repeated
     from einsumx.streaming import run as streaming_run
 else:
-    replacement = LazyModule("einsumx.adapters.replacement")
+    facets, replacement = LazyModule("einsumx.adapters.facets"), LazyModule("einsumx.adapters.replacement")
     caps, factors = LazyModule("einsumx.runtime.caps"), LazyModule("einsumx.runtime.factors")
     conversion, front = LazyModule("einsumx.runtime.conversion"), LazyModule("einsumx.runtime.front")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
@@ -265,7 +266,7 @@ def computed(request: Request) -> Any:
         return gradients.recorded(replace(request, memory_limit=limit))
     if request.out is None and request.order == "K" and request.factors is None:
         return prepared.run(*arrays)
-    return deliver(adapter, prepared, arrays, request, added)
+    return results.deliver(adapter, prepared, arrays, request, added)
 
 
 def _capped(request: Request, cap: Cap) -> Any:
@@ -308,8 +309,9 @@ def plan(
         device: with shapes, the kind of device, such as ``"cpu"`` or ``"cuda"``; by default, the backend's.
         dtypes: with shapes, the operands' dtypes: one name for all, or one for each.
         memory_limit: as for :func:`einsum`; the plan then tiles the contraction into blocks.
-        out: with a limit, where the result will be written, so that it does not count; with shapes, the result's shape
-            stands for it, which is written block by block, as to a file.
+        out: where the result will be written; the plan says whether its last op writes there, or the result is copied.
+            With shapes, the result's shape stands for it. Under a limit it does not count, and with shapes it is
+            written block by block, as to a file.
         stored: with shapes and a limit, whether the operands are read block by block, as from files.
 
     Returns:
@@ -320,7 +322,7 @@ def plan(
 
     Raises:
         EinsumxError: as :func:`einsum` does.
-        ValueError: a keyword that changes nothing, such as ``out`` without a limit, ``device`` with arrays, or a
+        ValueError: a keyword that changes nothing, such as ``stored`` without a limit, ``device`` with arrays, or a
             limit's ``progress`` and ``resume``; shapes, and a limit for workers; or two devices.
 
     >>> print(plan("bind,bjnd->bnij", (64, 100, 8, 128), (64, 50, 8, 128), dtypes="float32"))
@@ -355,8 +357,6 @@ def plan_of(
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
         return plans.as_chunked_plan(lazy_module.planned(request))
-    if request.out is not None and not is_limited:
-        raise ValueError("out= changes a plan only with a memory_limit=")
     if is_limited:
         _check_limit_of_plan(request.limit, shapes, device)
     if all(shape is not None for shape in shapes):
@@ -372,8 +372,14 @@ def plan_of(
     adapter, arrays = conversion.arrays_of(inputs, request.adapter)
     request = request.named(adapter)
     if request.is_measured:
-        return tuning.tuned_plan(request, adapter, arrays)
-    return plans.as_plan(prepare.prepare(request, adapter, arrays).program)
+        program: Program = tuning.tuned_plan(request, adapter, arrays)
+    else:
+        program = prepare.prepare(request, adapter, arrays).program
+    if request.out is not None:
+        first, out = adapter.signature(arrays[0]), adapter.signature(request.out)
+        results.check_fits(adapter, program, first, out, request.casting, program.dtype)
+        program = results.with_out(adapter, program, out)
+    return plans.as_plan(program)
 
 
 def _check_limit_of_plan(limit: MemoryLimit, shapes: Sequence[tuple[int, ...] | None], device: str) -> None:
@@ -394,7 +400,12 @@ def _plan_of_shapes(
     request = request.named(adapter, is_planned=True)
     asked = front.contraction(request, adapter, operands, device)
     if request.memory_limit is None:
-        return plans.as_plan(prepare.plan(asked, adapter, request.is_path_free))
+        program = prepare.plan(asked, adapter, request.is_path_free)
+        if request.out is not None:
+            described.check_out(request.out, asked.equation)
+            element = facets.blocks_of(adapter).empty((1,) * len(request.out), program.dtype, device or "cpu")
+            program = results.with_out(adapter, program, adapter.signature(element))
+        return plans.as_plan(program)
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
     equation, size = asked.equation, itemsize(asked.dtype)

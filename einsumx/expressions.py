@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from einsumx.adapters.registry import backend_of, get_backend, is_stored, lazy_planner, serving
+from einsumx.adapters.registry import are_plain, backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.caches import Uncacheable
 from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
@@ -21,7 +21,7 @@ from einsumx.runtime.dtype_rules import name_of_dtype
 from einsumx.runtime.equations import sized_equation
 from einsumx.runtime.prepare import Prepared, from_signatures
 from einsumx.runtime.request import ExpressionKeywords, Order, Request, as_order, joined, request_of, taking
-from einsumx.runtime.results import Delivery, check_plain, deliver, delivery
+from einsumx.runtime.results import Delivery, deliver, delivery
 from einsumx.runtime.shapes import as_shapes, shape_of
 from einsumx.tracing import between_graphs, inlined, method_between_graphs
 
@@ -220,7 +220,8 @@ class Expression:
         """The function for plain arrays of these signatures, and ``out``; ``adapter`` serves the first operand."""
         if self._is_lazy or not self._lasts(adapter):
             raise Uncacheable  # the call makes a lazy result then, or other calls may fold the constants
-        check_plain(self._adapter or adapter, signatures if out is None else (*signatures, out))
+        if not are_plain(self._adapter or adapter, signatures if out is None else (*signatures, out)):
+            raise Uncacheable
         prepared = self._prepared(adapter, True, mode, out is not None, *signatures)
         wanted = Delivery(as_order(order), self._request.casting, out)
         return delivery(adapter, prepared, signatures[0], wanted)

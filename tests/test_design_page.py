@@ -46,7 +46,7 @@ def test_first_calls_enter_the_functions_of_the_page_in_their_order() -> None:
     arrays = np.ones((30, 4, 5)), np.ones((5, 4, 60))
     einsumx.cache_clear()
     clear.roles_of.cache_clear()
-    equations.numbered.cache_clear()
+    equations._of_letters.cache_clear()
     first, told = entered("abc,cbd->ad", *arrays), flow(1)
     assert len(told) > 5
     assert [each for each in first if each in told] == told

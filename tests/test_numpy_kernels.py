@@ -7,7 +7,7 @@ import peaks
 import pytest
 
 import einsumx
-from einsumx.backends.numpy import ADAPTER, integers, kernels
+from einsumx.backends.numpy import ADAPTER, columns, integers, jobs, kernels
 from einsumx.backends.numpy.kernels import sums_inside
 from einsumx.conformance.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject
@@ -35,6 +35,8 @@ def cut(three_threads, monkeypatch):
     monkeypatch.setattr(kernels, "_LEAST_PRODUCT", 0)
     monkeypatch.setattr(kernels, "_TINY", 0)
     monkeypatch.setattr(kernels, "_SWEEPS", 0)
+    monkeypatch.setattr(kernels, "_MANY_ROWS", 0)
+    monkeypatch.setattr(columns, "_BLOCK", 64)
     monkeypatch.setattr(kernels, "_BLAS_SHARES", 1 << 60)
     monkeypatch.setattr(kernels, "_LEAST_COPY", 1)
     monkeypatch.setattr(kernels, "_LINES", 2)
@@ -154,12 +156,12 @@ def test_batches_of_tiny_products_are_shared_where_blas_needs_no_lock_for_them(
 ):
     calls = []
 
-    def run(jobs):
-        calls.extend(jobs)
-        for job in jobs:
+    def run(parts):
+        calls.extend(parts)
+        for job in parts:
             job()
 
-    monkeypatch.setattr(kernels.pool, "run", run)
+    monkeypatch.setattr(jobs.pool, "run", run)
     monkeypatch.setattr(kernels.pool, "has_small_kernels", lambda: has_small_kernels)
     lhs, rhs = np.ones((40000, 9, 9), dtype), np.ones((40000, 9, 9), dtype).transpose(order)
     np.testing.assert_array_equal(ran(Matmul(2, 0, 1), lhs, rhs), np.full((40000, 9, 9), 9, dtype))
@@ -250,3 +252,30 @@ def test_workers_raise_no_warnings(cut, equation):
         arrays[-1][..., ::2] = -np.inf
         arrays[-1][..., ::3] = 0
         assert not np.isfinite(einsumx.einsum(equation, *arrays)).all()
+
+
+SHORT_ROWS = ("i,ik->ik", "ik,k->ik", "i,k->ik", "hi,hikl->hikl", "ik,ik->i", "hik,hik->hi", "ikl,ikl->i", "ik->i")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int32", "bool"])
+@pytest.mark.parametrize("equation", SHORT_ROWS)
+def test_short_rows_are_computed_by_columns_with_the_same_bits_on_any_threads(equation, dtype, rng, three_threads):
+    sizes = {"h": 3, "i": 5000, "k": 3 - ("l" in equation), "l": 1 + ("l" in equation)}
+    inputs, _ = equation.split("->")
+    arrays = [rng.integers(-3, 4, [sizes[label] for label in term]).astype(dtype) for term in inputs.split(",")]
+    threads.set_num_threads(1)
+    einsumx.cache_clear()
+    alone = einsumx.einsum(equation, *arrays)
+    threads.set_num_threads(3)
+    einsumx.cache_clear()
+    together = einsumx.einsum(equation, *arrays)
+    assert alone.tobytes() == together.tobytes()
+    assert np.array_equal(alone, np.einsum(equation, *arrays))
+
+
+def test_dot_products_of_short_rows_do_not_warn_as_numpys_einsum_does_not():
+    huge = np.full((5000, 3), np.finfo("float64").max)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(einsumx.einsum("ik,ik->i", huge, huge)).all()
+        assert np.isinf(einsumx.einsum("ik->i", huge)).all()

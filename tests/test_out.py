@@ -11,7 +11,7 @@ from peaks import OBJECTS, numpy_peak, torch_peak
 
 import einsumx
 from einsumx import addeinsum, einsum
-from einsumx.backends.numpy import kernels
+from einsumx.backends.numpy import jobs, kernels
 from einsumx.host import threads
 from einsumx.runtime import results
 
@@ -282,18 +282,19 @@ def test_an_interruption_leaves_out_complete_or_as_it_was(equation, shapes, smal
     monkeypatch.setattr(threads._pool, "threads", 3)
     run, called = kernels.pool.run, []
 
-    def interrupted(jobs):
-        called.append(len(jobs))
+    def interrupted(parts):
+        called.append(len(parts))
         if len(called) > 1:
-            run(jobs)
+            run(parts)
             return
-        run(jobs[: len(jobs) // 2])
+        run(parts[: len(parts) // 2])
         raise KeyboardInterrupt
 
     arrays = made("numpy", *shapes)
     expected = np.einsum(equation, *arrays)
     out = np.full_like(expected, np.nan)
-    monkeypatch.setattr(kernels.pool, "run", interrupted)
+    for module in (jobs, kernels):
+        monkeypatch.setattr(module.pool, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         einsum(equation, *arrays, out=out)
     assert called[0] > 1

@@ -2,9 +2,11 @@
 
 import random
 
+import numpy as np
 import opt_einsum
 import pytest
 
+import einsumx
 from einsumx.errors import MemoryLimitError, PathError
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
@@ -172,3 +174,13 @@ def test_the_same_call_gives_the_same_path():
     equation = sized(",".join(terms) + "->", *[tuple(2 + letters.index(label) for label in term) for term in terms])
     for name in ("auto", "greedy", "dp"):
         assert len({find_path(equation, name) for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("equation", "first"), [("ijk,ir,jr->kr", (0, 1)), ("ijk,ir,kr->jr", (0, 1)), ("ijk,jr,kr->ir", (1, 2))]
+)
+def test_a_path_of_three_operands_reads_a_large_one_as_it_lies_in_memory(equation, first):
+    sizes = dict(zip("ijkr", (100, 100, 100, 10)))
+    arrays = [np.ones([sizes[label] for label in term]) for term in equation.partition("->")[0].split(",")]
+    path = einsumx.plan(equation, *arrays).path
+    assert path[0] == first

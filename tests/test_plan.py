@@ -108,6 +108,23 @@ def test_peak_memory_counts_what_is_alive_at_once():
     assert cost.peak_bytes == 8 * n * n * (4 + 2)
 
 
+def test_a_plan_with_out_says_whether_the_result_is_written_there_and_counts_its_memory():
+    v, n = np.ones(600), 600
+    usual = einsumx.plan("i,j->ij", v, v)
+    written = einsumx.plan("i,j->ij", v, v, out=np.empty((n, n)))
+    copied = einsumx.plan("i,j->ij", v, v, out=np.empty((n, n), "complex128"))
+    texts = [str(plan).splitlines()[-1] for plan in (usual, written, copied)]
+    assert [text.partition("float64")[2] for text in texts] == ["", ", written to out=", ", copied to out="]
+    assert written.peak_bytes == usual.peak_bytes == 8 * (2 * n + n * n)
+    assert copied.peak_bytes == usual.peak_bytes + 16 * n * n
+    assert written == usual
+    assert str(einsumx.plan("i,j->ij", (n,), (n,), out=(n, n))).splitlines()[1:] == str(written).splitlines()[1:]
+    chain, matrix = "ij,jk,kl->il", (n, n)
+    assert einsumx.plan(chain, matrix, matrix, matrix, out=matrix).peak_bytes == 8 * 5 * n * n
+    with pytest.raises(einsumx.SizeError, match="out= has shape"):
+        einsumx.plan("i,j->ij", v, v, out=np.empty((n, n + 1)))
+
+
 def test_einsum_path_is_what_optimize_takes():
     arrays = [np.ones(shape) for shape in ((2, 900), (900, 3), (3, 800))]
     path, text = einsumx.einsum_path("ij,jk,kl->il", *arrays, optimize="optimal")

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from contextvars import Context
 from functools import cached_property
 from math import prod
-from operator import attrgetter, methodcaller
+from operator import attrgetter, itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -48,7 +48,7 @@ TRAITS = NumpyTraits(
     matmul_dtypes=FLOATS - {"float16", "bfloat16", "complex32"} | INTEGERS | {"object"},
     matmul_through=(("bool", "float32"),),
     exact_products=(("float32", 24),),  # the kernel of longer sums cuts them into blocks
-    wide_products=(("int8", "int32"), ("uint8", "int32")),
+    wide_products=(("int8", "int32"), ("uint8", "int32"), ("float32", "complex64"), ("float64", "complex128")),
     widen=(("float16", "float32"), ("bfloat16", "float32")),
     long_side="in order",
     native_dtypes=frozenset({"bool", "float32", "float64", "complex64", "complex128"}) | INTEGERS,
@@ -112,6 +112,8 @@ class NumpyAdapter(Adapter):
 
     # A single C call.
     signature = staticmethod(attrgetter("__class__", "shape", "dtype", "strides"))  # type: ignore[assignment]
+
+    kind_of = staticmethod(itemgetter(0, 2))  # type: ignore[assignment]
 
     def device_of(self, signature: Signature) -> str:
         return "cpu"
@@ -236,6 +238,8 @@ class NumpyAdapter(Adapter):
                 kernel = methodcaller("transpose", op.axes)
             case Reshape():
                 kernel = methodcaller("reshape", op.shape)
+            case Matmul() if op.sums and dtype in BLAS:
+                kernel = kernels.matmul_of_parts(shapes, dtype, op.sums, op.threads)
             case Matmul() if op.sums:
                 kernel = self._integers.wide_matmul(shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
@@ -289,7 +293,7 @@ class NumpyAdapter(Adapter):
     def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         dtype = operands[0].dtype
         match op:
-            case Matmul() if op.sums:
+            case Matmul() if op.sums and dtype not in BLAS:
                 return int(self._integers.wide_workspace([operand.shape for operand in operands], dtype, op.sums))
             case Matmul() if dtype in INTEGERS:
                 return int(self._integers.workspace([operand.shape for operand in operands], dtype))
@@ -300,6 +304,8 @@ class NumpyAdapter(Adapter):
                 return int(self.kernels.matmul_workspace([operand.shape for operand in operands], dtype))
             case Sum() if dtype != "object":
                 return int(self.kernels.total_workspace(operands[0].shape, op.axes, dtype))
+            case Native():
+                return int(self.kernels.native_workspace(op.equation, [operand.shape for operand in operands], dtype))
             case _:
                 return 0
 

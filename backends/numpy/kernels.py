@@ -7,7 +7,7 @@ adapter's ``prepare`` disables these warnings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -15,23 +15,22 @@ from itertools import product
 from math import ceil, prod
 from operator import methodcaller
 from sys import is_finalizing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from einsumx.backends.numpy.jobs import Kernel, Range, Shape, grid, in_jobs, within
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, inverse, memory_order, ranges
 from einsumx.ir.ops import Threads
 from einsumx.ir.parse import symbol
 
 if TYPE_CHECKING:
+    from einsumx.backends.numpy import columns
     from einsumx.host import threads as pool
 else:
+    columns = LazyModule("einsumx.backends.numpy.columns")
     pool = LazyModule("einsumx.host.threads")
-
-Kernel: TypeAlias = Callable[..., Any]
-Shape: TypeAlias = tuple[int, ...]
-Range: TypeAlias = tuple[slice, ...]
 
 # Rates per second of one thread, only used to decide what to split.
 _MULTIPLY_ADDS = {"float32": 60e9, "float64": 30e9, "complex64": 15e9, "complex128": 7e9}
@@ -87,8 +86,16 @@ _LEAST_COPY = 1 << 14
 _ALL = slice(None)
 
 _SHORT_ROW, _LONGEST_ROW = 128, {"float32": 2048, "float64": 2048, "complex64": 0, "complex128": 0, "bfloat16": 0}
-"""The most elements of a row of a product that broadcasts for which the loop of NumPy's einsum is faster: that one,
-unless the dtype has another. That einsum computes in no bfloat16."""
+"""The most elements of a row of an outer product for which the loop of NumPy's einsum is faster: that one, unless the
+dtype has another. That einsum computes in no bfloat16."""
+
+_CACHED_ROW, _CACHED, _CACHED_OUTER = 64, 1 << 19, 1 << 22
+"""If rows have at least so many elements, the most bytes of a result for which it is, if one operand has all elements
+and in outer products; with shorter rows it is in outer products alone."""
+
+_FEW_COLUMNS, _MULTIPLIED, _SUMMED, _MANY_ROWS = 4, 8, 16, 1 << 12
+"""The most elements of rows that are computed column by column, one more than of elements with so many bytes that are
+multiplied or summed, and the least rows."""
 
 _SHORT_LOOP = 32
 """The most elements of a row over which the einsum of NumPy loops for longer than memory takes to deliver them."""
@@ -137,43 +144,6 @@ def _pieces(seconds: float, least: float | None = None) -> int:
     return 1 if threads == 1 else max(1, min(4 * threads, int(seconds / _PIECE)))
 
 
-def _grid(shape: Sequence[int], pieces: int) -> Iterator[Range]:
-    """Boxes that make up ``shape``, if possible at least ``pieces``, split along the first axes."""
-    axes = []
-    for size in shape:
-        axes.append(ranges(size, pieces))
-        pieces = ceil(pieces / len(axes[-1]))
-    return product(*axes)
-
-
-def _in_jobs(jobs: Callable[..., list[Kernel]], shape: Shape, dtype: str) -> Kernel:
-    """A kernel whose result is written in parts, on the pool.
-
-    Args:
-        jobs: makes the functions that write them, of ``out`` and the operands.
-        shape, dtype: of the result.
-    """
-    new = partial(np.empty, shape, dtype)
-
-    def kernel(*arrays: Any, out: Any = None) -> Any:
-        result = new() if out is None else out
-        parts = jobs(result, *arrays)
-        try:
-            pool.run(parts)
-        except BaseException:  # such as an interruption: an ``out`` is written completely all the same
-            if out is not None:
-                pool.run(parts)
-            raise
-        return result
-
-    return kernel
-
-
-def _within(box: Range, shape: Sequence[int]) -> Range:
-    """The part of an operand that broadcasts to ``box``."""
-    return tuple(_ALL if size == 1 else cut for cut, size in zip(box, shape))
-
-
 # -- products of matrices ---------------------------------------------------------------------------------------
 
 
@@ -208,9 +178,30 @@ def matmul(shapes: Sequence[Shape], dtype: str, threads: Threads = "") -> Kernel
     shared = _shared_matmul(lhs, rhs, shape, dtype, threads)
     if shared is not None:
         return shared
+    if prod(shape) * inner <= _BLAS_SHARES_PRODUCTS or threads == "blas" or pool.get_num_threads() == 1:
+        return plain
     repays_no_wait = _seconds_of_product(lhs, rhs, shape, dtype) < _PRODUCT_REPAYS_A_WAIT
-    is_shared = prod(shape) * inner > _BLAS_SHARES_PRODUCTS and threads != "blas" and pool.get_num_threads() > 1
-    return partial(pool.alone, plain) if is_shared and repays_no_wait else plain
+    return partial(pool.alone, plain) if repays_no_wait else plain
+
+
+def matmul_of_parts(shapes: Sequence[Shape], dtype: str, sums: str, threads: Threads = "") -> Kernel:
+    """The kernel of a product of a real matrix and a complex one, which is read as a real one of twice as many columns.
+
+    Args:
+        shapes: of the operands.
+        dtype: of the real matrix.
+        sums: of the complex one.
+        threads: as for :func:`matmul`.
+    """
+    lhs, rhs = shapes
+    product = matmul((lhs, (*rhs[:-1], 2 * rhs[-1])), dtype, threads)
+
+    def by_parts(real: Any, other: Any) -> Any:
+        if other.strides[-1] != other.itemsize and other.shape[-1] > 1:
+            other = other.copy()
+        return product(real, other.view(dtype)).view(sums)
+
+    return by_parts
 
 
 def _dot_in_parts(count: int, dtype: str) -> Kernel:
@@ -257,7 +248,7 @@ def _shared_matmul(lhs: Shape, rhs: Shape, shape: Shape, dtype: str, threads: Th
         return None
     if pieces > count:
         return _cut_matrix(lhs, rhs, shape, dtype) if threads == "pool" else None
-    parts = [(_within(box, lhs), _within(box, rhs), box) for box in _grid(shape[:-2], pieces)]
+    parts = [(within(box, lhs), within(box, rhs), box) for box in grid(shape[:-2], pieces)]
     shared = _cut_matmul(parts, shape, dtype)
     return _shared_without_lock(shared, partial(np.matmul, order="C")) if may_lock else shared
 
@@ -298,14 +289,14 @@ def _cut_matmul(parts: Sequence[tuple[Range, Range, Range]], shape: Shape, dtype
     def jobs(out: Any, lhs: Any, rhs: Any) -> list[Kernel]:
         return [partial(np.matmul, lhs[left], rhs[right], out[box]) for left, right, box in parts]
 
-    return _in_jobs(jobs, shape, dtype)
+    return in_jobs(jobs, shape, dtype)
 
 
 def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
     """A product of few matrices, each cut along its longest axis, a piece for each thread."""
     batch, (rows, cols), inner = shape[:-2], shape[-2:], lhs[-1]
     threads = pool.get_num_threads()
-    boxes = list(_grid(batch, 1))
+    boxes = list(grid(batch, 1))
     if _is_long_sum(rows, inner, cols):
         cuts = ranges(inner, threads)
 
@@ -317,13 +308,13 @@ def _cut_matrix(lhs: Shape, rhs: Shape, shape: Shape, dtype: str) -> Kernel:
         return sum_of_products
     if rows >= cols:
         parts = [
-            ((*_within(box, lhs[:-2]), cut), _within(box, rhs[:-2]), (*box, cut))
+            ((*within(box, lhs[:-2]), cut), within(box, rhs[:-2]), (*box, cut))
             for box in boxes
             for cut in ranges(rows, threads)
         ]
     else:
         parts = [
-            (_within(box, lhs[:-2]), (*_within(box, rhs[:-2]), _ALL, cut), (*box, _ALL, cut))
+            (within(box, lhs[:-2]), (*within(box, rhs[:-2]), _ALL, cut), (*box, _ALL, cut))
             for box in boxes
             for cut in ranges(cols, threads)
         ]
@@ -345,22 +336,51 @@ def multiply(shapes: Sequence[Shape], dtype: str) -> Kernel:
         if pieces == 1:
             return partial(product, order="C")
         parts = [
-            (_within(box, lhs)[rank - len(shapes[0]) :], _within(box, rhs)[rank - len(shapes[1]) :], box)
-            for box in _grid(shape, pieces)
+            (within(box, lhs)[rank - len(shapes[0]) :], within(box, rhs)[rank - len(shapes[1]) :], box)
+            for box in grid(shape, pieces)
         ]
 
         def jobs(out: Any, lhs: Any, rhs: Any) -> list[Kernel]:
             return [partial(product, lhs[left], rhs[right], out=out[box]) for left, right, box in parts]
 
-        return _in_jobs(jobs, shape, dtype)
+        return in_jobs(jobs, shape, dtype)
 
-    # If one side broadcasts, NumPy loops over rows; the loop of its einsum has less overhead per row.
-    is_by_short_rows = lhs != rhs and shape[-1] <= _LONGEST_ROW.get(dtype, _SHORT_ROW) and prod(shape) > _TINY
-    kernel: Any = by(partial(_EINSUM, "...,...->...") if is_by_short_rows else np.multiply)
+    start = _start_of_row(lhs, rhs) if lhs != rhs and prod(shape) > _TINY else 0
+    if start and _has_few_columns(shape, start, dtype, _MULTIPLIED):
+        return columns.multiply(shapes, shape, rank - start, dtype, pieces)
+    is_by_einsum = start > 0 and _is_by_einsum(lhs, rhs, start, dtype)
+    kernel: Any = by(partial(_EINSUM, "...,...->...") if is_by_einsum else np.multiply)
     if prod(shape) >= _OVERWRITTEN and shape[-1] >= _OVERWRITTEN_ROW:
         kernel.overwriting = partial(_overwriting, kernel, by, [own == shape for own in (lhs, rhs)])
     found: Kernel = kernel
     return found
+
+
+def _start_of_row(lhs: Shape, rhs: Shape) -> int:
+    """The first of the innermost axes along which the same operands have data; 0 if all axes are alike."""
+    has_data = [(left > 1, right > 1) for left, right in zip(lhs, rhs)]
+    start = len(has_data)
+    while start and has_data[start - 1] == has_data[-1]:
+        start -= 1
+    return start
+
+
+def _has_few_columns(shape: Shape, start: int, dtype: str, large: int) -> bool:
+    """Whether many short rows are faster column by column, as NumPy would start a loop for each row."""
+    most = _FEW_COLUMNS - (_itemsize(dtype) >= large)
+    return 1 < prod(shape[start:]) <= most and prod(shape[:start]) >= _MANY_ROWS
+
+
+def _is_by_einsum(lhs: Shape, rhs: Shape, start: int, dtype: str) -> bool:
+    """Whether the loop of NumPy's einsum is faster for an elementwise product that loops over rows."""
+    shape = broadcast(lhs, rhs)
+    row = prod(shape[start:])
+    if row > _LONGEST_ROW.get(dtype, _SHORT_ROW):
+        return False
+    is_outer = lhs != shape != rhs
+    if row < _CACHED_ROW:
+        return is_outer
+    return prod(shape) * _itemsize(dtype) <= (_CACHED_OUTER if is_outer else _CACHED)
 
 
 _OVERWRITTEN, _OVERWRITTEN_ROW = 1 << 14, 64
@@ -402,6 +422,8 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
         return partial(_EINSUM, equation)
     result = tuple([shape[axis] for axis in kept])
     pieces, axis = _split_of_total(shape, axes, dtype)
+    if _sums_few_columns(shape, axes, dtype):
+        return columns.dots(result, shape[len(kept) :], dtype, pieces)
     order = "C" if sums_inside(shape, axes, dtype) else "K"
     if pieces == 1:
         if order == "C":
@@ -415,7 +437,7 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
         def jobs(out: Any, array: Any) -> list[Kernel]:
             return [partial(_EINSUM, equation, array[box], out=out[place], order=order) for box, place in parts]
 
-        return _in_jobs(jobs, result, dtype)
+        return in_jobs(jobs, result, dtype)
     kept_labels = equation.partition("->")[2]
     merge = einsum_into(f"{symbol(len(shape))}{kept_labels}->{kept_labels}", result, dtype)
     new_partials = partial(np.empty, (len(cuts), *result), dtype)
@@ -429,6 +451,11 @@ def total(shape: Shape, axes: tuple[int, ...], dtype: str) -> Kernel:
         return merge(partials) if out is None else merge(partials, out=out)
 
     return sum_of_partial_sums
+
+
+def _sums_few_columns(shape: Shape, axes: tuple[int, ...], dtype: str) -> bool:
+    start = len(shape) - len(axes)
+    return min(axes, default=0) == start > 0 and _has_few_columns(shape, start, dtype, _SUMMED)
 
 
 def sums_inside(shape: Shape, axes: tuple[int, ...], dtype: str) -> bool:
@@ -507,10 +534,12 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
     inputs, output = equation.split("->")
     terms = inputs.split(",")
     sizes = {label: size for term, shape in zip(terms, shapes) for label, size in zip(term, shape)}
-    work = prod(sizes.values())
-    if work <= _FEW:
+    work, row = prod(sizes.values()), _row_of_dots(equation, shapes, dtype)
+    if work <= _FEW and not row:
         return partial(_EINSUM, equation)
     shape = tuple(sizes[label] for label in output)
+    if row:
+        return columns.dots(shape, row, dtype, _pieces(work / _SLOW_MULTIPLY_ADDS))
     is_long = min(shape[-1] for shape in shapes if shape) > _SHORT_LOOP
     is_sweep = is_long and any(prod(shape) == work for shape in shapes)
     pieces = 1 if is_sweep and work <= _SWEEPS else _pieces(work / _SLOW_MULTIPLY_ADDS)
@@ -534,7 +563,23 @@ def native(equation: str, shapes: Sequence[Shape], dtype: str) -> Kernel:
             for cuts, place in parts
         ]
 
-    return _in_jobs(jobs, shape, dtype)
+    return in_jobs(jobs, shape, dtype)
+
+
+def _row_of_dots(equation: str, shapes: Sequence[Shape], dtype: str) -> Shape:
+    """The axes of a row, if an einsum is dot products of many pairs of short rows; otherwise none."""
+    inputs, output = equation.split("->")
+    first, *others = inputs.split(",")
+    are_rows = others == [first] and first.startswith(output) and len(set(first)) == len(first)
+    if not are_rows or shapes[0] != shapes[1] or not _has_few_columns(shapes[0], len(output), dtype, _SUMMED):
+        return ()
+    return shapes[0][len(output) :]
+
+
+def native_workspace(equation: str, shapes: Sequence[Shape], dtype: str) -> int:
+    """Bytes of the products that :func:`native` sums by columns."""
+    row = _row_of_dots(equation, shapes, dtype)
+    return columns.dots_workspace(shapes[0], dtype) * pool.get_num_threads() if row else 0
 
 
 # -- updates ----------------------------------------------------------------------------------------------------
@@ -554,7 +599,7 @@ def update(out: Any, alpha: Any, result: Any, beta: Any, dtype: str) -> None:
         return
     order = memory_order(out.strides)
     job = partial(_update_boxes, out.transpose(order), np.asarray(result).transpose(order), alpha, beta, dtype)
-    boxes = list(_grid([out.shape[axis] for axis in order], ceil(nbytes / _UPDATED)))
+    boxes = list(grid([out.shape[axis] for axis in order], ceil(nbytes / _UPDATED)))
     pool.run([partial(job, boxes[cut]) for cut in ranges(len(boxes), _pieces(3 * nbytes / _BYTES))])
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial, reduce
 from importlib import import_module
 from math import inf
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -23,8 +23,10 @@ from einsumx.backends.torch.choices import (
     SIGNED,
     digits_workspace,
     half_sum_workspace,
+    multiplies_rows,
     multiply_workspace,
     narrow_workspace,
+    own_gradients,
     product_workspace,
 )
 from einsumx.dtypes import adopts, kind, wrapped
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     import einsumx.backends.torch.staging as staging
     from einsumx.adapters.replacement import Name
     from einsumx.ir.bind import SizedEquation
+    from einsumx.ir.contraction import Contraction
     from einsumx.storage import maps
 else:
     autocasting = LazyModule("einsumx.backends.torch.autocast")
@@ -84,7 +87,7 @@ CPU = CpuTraits(
     matmul_through=(("bool", "float32"), *SIGNED.items()),
     # torch.set_float32_matmul_precision("medium") rounds the factors of float32 products to bfloat16, which has 8 bits.
     exact_products=(("float32", 8), ("float64", 53)),
-    wide_products=(("int8", "int32"), ("uint8", "int32")),
+    wide_products=(("int8", "int32"), ("uint8", "int32"), ("float32", "complex64"), ("float64", "complex128")),
     widen=(("float16", "float32"), ("bfloat16", "float32"), ("complex32", "complex64")),
     wide_ops=frozenset({"sum"}),
     rates=Rates(call=2.5e-6, view=1.2e-6, matrix=0.1e-6, gemm=100e9, stream=20e9, copy=14e9, permute=7e9),
@@ -232,7 +235,7 @@ class TorchOut(OutAccess):
         if out[0] not in (self.xp.Tensor, self.xp.nn.Parameter):  # a trace's tensors have no addresses to compare
             return None
         match op:
-            case Matmul() if dtype in BLAS | HALVES:
+            case Matmul() if dtype in BLAS | HALVES and not op.sums:
                 write = kernels.matmul_into(*shapes)
             case Multiply() if dtype not in SIGNED:
                 write = self.xp.mul
@@ -298,6 +301,7 @@ class TorchAdapter(Adapter):
     out = cached_property(TorchOut)
     arithmetic = cached_property(TorchArithmetic)
     orders = cached_property(TorchOrders)
+    least_recorded = 1 << 13
     exponents: cached_property[Exponents | None] = cached_property(TorchExponents)
 
     def __init__(self, options: FrameworkOptions = NO_OPTIONS) -> None:
@@ -366,6 +370,16 @@ class TorchAdapter(Adapter):
     def prepare_plain(self, run: Run, is_loud: bool) -> Run | None:
         return run if self._options is NO_OPTIONS else None
 
+    def recording(self, run: Run, contraction: Contraction, steps: Sequence[Op]) -> Run:
+        chosen: Run = run
+        if contraction.place.device != "cpu":
+            return run
+        if multiplies_rows(contraction, steps):
+            chosen = self._kernels.recording(run, lambda: self._kernels.summed_rows(contraction.equation))
+        elif own_gradients(contraction, steps):
+            chosen = self._kernels.recording(run, lambda: gradients.with_own(run, self, contraction))
+        return chosen
+
     @cached_property
     def gradients(self) -> Gradients:
         return gradients.TorchGradients()
@@ -411,6 +425,8 @@ class TorchAdapter(Adapter):
         elif 0 in strides and self._kernels.is_recorded(array):
             strides = _packed_strides(shape, strides)
         return array.__class__, shape, array.dtype, array.device, strides
+
+    kind_of = staticmethod(itemgetter(0, 2, 3))  # type: ignore[assignment]
 
     def operand(self, signature: Signature) -> Operand:
         if self.xp._C._get_tracing_state():  # torch.jit.trace has tensors in the place of sizes
@@ -549,6 +565,8 @@ class TorchAdapter(Adapter):
         if not all(map(is_known, shapes)):
             return self._traced_kernel(op, shapes, dtype)
         match op:
+            case Matmul() if op.sums and dtype in BLAS:
+                kernel = self._kernels.product_of_parts(*shapes, dtype)
             case Matmul() if op.sums:
                 kernel = self._integers.product(*shapes, dtype, op.sums)
             case Matmul() if dtype in INTEGERS:
@@ -584,7 +602,7 @@ class TorchAdapter(Adapter):
 
     def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         match op:
-            case Matmul() if op.sums:
+            case Matmul() if op.sums and operands[0].dtype not in BLAS:
                 return narrow_workspace(operands)
             case Matmul() if operands[0].dtype in INTEGERS and device.startswith("cuda"):
                 return digits_workspace(operands)

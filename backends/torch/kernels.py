@@ -14,17 +14,19 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch.choices import (
+    BLOCK_OF_VECTORS,
     INTEGERS,
     LARGEST,
     SIGNED,
     copies_turned,
     digits_of,
+    is_by_columns,
     loop_axis,
     pays_in_floats,
 )
 from einsumx.dtypes import itemsize
 from einsumx.host import array_memory
-from einsumx.ir.bind import planned_sizes
+from einsumx.ir.bind import SizedEquation, planned_sizes
 from einsumx.ir.layout import broadcast, contiguous, inverse, layout_pattern, memory_order, pattern_strides
 from einsumx.ir.operand import Operand
 
@@ -224,7 +226,24 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         kernel = _batched(batch[0], lhs[0] == rhs[0])
         kernel = kernel if 1 in (rows, cols) else _placed(kernel, (*batch, rows, cols), dtype)
     is_by_vectors = 1 in (rows, cols) and rows * lhs[-1] * cols > _SMALL
-    return _vector_first(kernel, rows, cols) if is_by_vectors else kernel
+    kernel = _vector_first(kernel, rows, cols) if is_by_vectors else kernel
+    return _by_columns(kernel, batch[0], lhs[-1]) if is_by_columns(lhs, rhs, dtype) else kernel
+
+
+def product_of_parts(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
+    """The kernel of a product of a real matrix and a complex one, which is read as a real one of twice as many columns.
+
+    Args:
+        lhs, rhs: the shapes.
+        dtype: of the real matrix.
+    """
+    multiply = product(lhs, (*rhs[:-1], 2 * rhs[-1]), dtype)
+
+    def by_parts(real: Array, other: Array) -> Array:
+        parts = torch.view_as_real(other.resolve_conj()).flatten(-2)
+        return torch.view_as_complex(multiply(real, parts).contiguous().unflatten(-1, (-1, 2)))
+
+    return by_parts
 
 
 def product_into(lhs: Shape, rhs: Shape) -> Kernel | None:
@@ -402,6 +421,25 @@ def _batched(count: int, same_batch: bool) -> Kernel:
     return lambda lhs, rhs, out=None: _bmm(lhs.expand(count, -1, -1), rhs.expand(count, -1, -1), out=out)
 
 
+def _by_columns(kernel: Kernel, count: int, length: int) -> Kernel:
+    """Dot products of many pairs of short vectors, column by column: MKL starts a product for each pair."""
+    blocks = [slice(start, start + BLOCK_OF_VECTORS) for start in range(0, count, BLOCK_OF_VECTORS)]
+
+    def product(lhs: Array, rhs: Array) -> Array:
+        if is_observed((lhs, rhs)):
+            return kernel(lhs, rhs)
+        left, right, result = lhs[:, 0], rhs[:, :, 0], lhs.new_empty(count)
+        products = lhs.new_empty(min(count, BLOCK_OF_VECTORS), length)
+        for rows in blocks:
+            terms = torch.mul(left[rows], right[rows], out=products[: min(rows.stop, count) - rows.start])
+            total = torch.add(terms[:, 0], terms[:, 1], out=result[rows])
+            for column in range(2, length):
+                total.add_(terms[:, column])
+        return result[:, None, None]
+
+    return product
+
+
 def _vector_first(kernel: Kernel, rows: int, cols: int) -> Kernel:
     """A batch of products with vectors as contiguous rows on the left, for which MKL is fastest.
 
@@ -569,6 +607,42 @@ def is_recorded(array: Array) -> bool:
     if type(array) not in _PLAIN:  # torch.compile's tensors
         return False
     return not has_memory(array)
+
+
+def summed_rows(equation: SizedEquation) -> Kernel:
+    """The products of rows with rows of two tensors, as one product and its sum."""
+    lhs, rhs = equation.inputs
+    order, kept = tuple(map(rhs.index, lhs)), [label for label in lhs if label in equation.output]
+    axes = [axis for axis, label in enumerate(lhs) if label not in kept]
+    last = tuple(map(kept.index, equation.output))
+    return lambda lhs, rhs: (lhs * rhs.permute(order)).sum(axes).permute(last)
+
+
+def recording(run: Kernel, recorded: Callable[[], Kernel]) -> Kernel:
+    """``run``; or another function of the same tensors, which ``recorded`` makes, where autograd alone records it."""
+    made: Kernel | None = None
+
+    def call(*arrays: Array) -> Array:
+        nonlocal made
+        if not _records_alone(arrays):
+            return run(*arrays)
+        made = made or recorded()
+        return made(*arrays)
+
+    return call
+
+
+def _records_alone(arrays: Sequence[Array]) -> bool:
+    """Whether autograd records operations on some tensors for a backward pass, and nothing else observes them."""
+    for array in arrays:
+        if array.requires_grad:
+            break
+    else:
+        return False
+    if not torch.is_grad_enabled() or _is_transformed() or not is_eager([]):
+        return False
+    tangent_of = torch.autograd.forward_ad.unpack_dual
+    return all(type(array) in _PLAIN and tangent_of(array).tangent is None for array in arrays)
 
 
 def has_memory(array: Array) -> bool:

@@ -146,6 +146,10 @@ class Arrays:
         """The properties of one of NVIDIA's GPUs; None for other devices, and if the framework has not used it yet."""
         return None
 
+    def kind_of(self, signature: Signature) -> Hashable:
+        """What a signature says beside the shape: type, dtype and device. Override it to leave out strides."""
+        return signature[0], *signature[2:]
+
     def operand(self, signature: Signature) -> Operand:
         """The planner's description of a signature: strides in elements (None: C-contiguous), dtype by name.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
+from math import inf
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     )
     from einsumx.adapters.options import FrameworkOptions
     from einsumx.adapters.replacement import Name
+    from einsumx.ir.contraction import Contraction
 else:
     facets, replacement = LazyModule("einsumx.adapters.facets"), LazyModule("einsumx.adapters.replacement")
 
@@ -290,6 +292,19 @@ class Adapter(Primitives):
 
         Returns:
             The function; None if it needs to know the program.
+        """
+        return run
+
+    least_recorded: float = inf
+    """The multiply-adds from which :meth:`recording` is asked, as if a call computed all of its products at once."""
+
+    def recording(self, run: Run, contraction: Contraction, steps: Sequence[ops.Op]) -> Run:
+        """Wrap the function of a call, to be another one for gradients if those of its ops would cost more.
+
+        Args:
+            run: the function, of the operands.
+            contraction: what it computes, in the usual algebra.
+            steps: its ops, of which reshapes may lack the shape.
         """
         return run
 

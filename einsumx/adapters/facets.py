@@ -223,10 +223,14 @@ class Arithmetic(Part):
 
 
 class Recorded(Protocol):
-    """A contraction under a memory limit, as a framework's autograd records it; it holds no arrays.
+    """A contraction, as a framework's autograd records it; it holds no arrays.
 
     The operands, and last the cotangent, have numbered places.
     """
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether the framework also records what :meth:`value` does; under a memory limit it must not."""
 
     @property
     def places(self) -> int:
@@ -254,7 +258,7 @@ class Recorded(Protocol):
 
 
 class Gradients(ABC):
-    """Contractions whose derivatives einsumx supplies, under a limit; elsewhere the framework differentiates plans."""
+    """Contractions whose derivatives einsumx supplies; elsewhere the framework differentiates plans."""
 
     @abstractmethod
     def needed(self, array: Array) -> bool:

@@ -1,9 +1,10 @@
-"""Gradients of contractions under a memory limit, for frameworks that record functions with their own derivatives."""
+"""Gradients of contractions by einsumx, for frameworks that record functions with their own derivatives."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -62,7 +63,11 @@ class RecordedArray(ABC):
         for place in places:
             conjugated = conjugated_for(self._conjugated, self.place, place, self._call.places)
             others = [*given[:place], None, *given[place + 1 :]]
-            found[place] = gradient = type(self)(self._call, None, place, conjugated, beside).recorded(others)
+            array = type(self)(self._call, None, place, conjugated, beside)
+            if self._call.is_differentiable:
+                found[place] = array.value(others)
+                continue
+            found[place] = gradient = array.recorded(others)
             if self._is_result:  # each gradient of a gradient has the whole limit
                 beside += prod(gradient.shape) * itemsize(self._call.dtype(place))
         return found
@@ -80,7 +85,8 @@ class RecordedGradients(Gradients):
         return self.array(call, run).recorded([*operands, None])
 
 
-def conjugated_for(conjugated: Collection[int], place: int, other: int, places: int) -> tuple[int, ...]:
+@lru_cache(maxsize=1024)
+def conjugated_for(conjugated: tuple[int, ...], place: int, other: int, places: int) -> tuple[int, ...]:
     """The places whose arrays the gradient by the array in place ``other`` conjugates.
 
     By the rule of complex derivatives these are all other operands; or the cotangent instead, if the array itself was

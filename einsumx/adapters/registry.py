@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from einsumx.adapters.entry_points import declared_backends, load_backend
@@ -83,7 +85,7 @@ def forget() -> None:
 
     Plans are forgotten too, because repeated calls are known by the types of their arrays.
     """
-    for cache in (serving, access, _backend, declared_backends):
+    for cache in (serving, access, _backend, _is_plain, declared_backends):
         cache.cache_clear()
     cache_clear()
 
@@ -216,6 +218,16 @@ def access_to(kind: type) -> Access:
         adapter = serving(kind)
         found = access.keep(kind, (adapter, adapter.signature, adapter.is_mode_set))
     return found
+
+
+def are_plain(adapter: Adapter, signatures: Sequence[Signature]) -> bool:
+    """Whether arrays of these signatures are plain ones of the framework."""
+    return all(map(_is_plain, repeat(adapter), map(itemgetter(0), signatures)))
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(adapter: Adapter, kind: type) -> bool:
+    return serving(kind) is adapter and adapter.is_plain(kind)
 
 
 def owner(array: object) -> Adapter | None:

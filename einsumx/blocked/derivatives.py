@@ -1,9 +1,4 @@
-"""The contractions of a backward pass, and the memory that they need, known before the forward one runs.
-
-A contraction and the cotangent of its result make one multilinear form with a place for each array. With an operand's
-place left open, the form is the gradient with respect to that operand; with the cotangent's place open, it is the
-result. Gradients of gradients have the same places, so these plans serve derivatives of every order.
-"""
+"""The memory that the contractions of a backward pass need, known before the forward one runs."""
 
 from __future__ import annotations
 
@@ -22,48 +17,8 @@ from einsumx.ir.bind import SizedEquation
 from einsumx.ir.operand import Operand
 from einsumx.runtime.front import contraction
 from einsumx.runtime.limits import MemoryLimit
-from einsumx.runtime.request import Request, Written
-
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """The contraction that computes the array of one place from the others.
-
-    Attributes:
-        written: the equation, for the arrays in the other places followed by arrays of ones.
-        others: the other places.
-        ones: the sizes of the arrays of ones, which supply the labels that no other place has.
-        labels: the labels of the contraction's result: those of the place, each once.
-        term: the labels of the place, without axes of size 1 that broadcast.
-        shape: the shape of the array in the place.
-    """
-
-    written: Written
-    others: tuple[int, ...]
-    ones: tuple[int, ...]
-    labels: tuple[int, ...]
-    term: tuple[int, ...]
-    shape: tuple[int, ...]
-
-
-def backward(equation: SizedEquation, place: int) -> Backward:
-    """The contraction that gives the gradient by operand ``place``; the last place is that of the cotangent.
-
-    >>> from einsumx.ir.bind import bind
-    >>> from einsumx.ir.parse import parse_text
-    >>> backward(bind(parse_text("ij,jk->ik", 2), [(2, 3), (3, 4)]), 1).written
-    (((0, 1), (0, 2)), (1, 2))
-    """
-    sizes, count = equation.sizes, len(equation.inputs)
-    inputs, shapes = (*equation.inputs, equation.output), (*equation.shapes, equation.shape)
-    carried = [*map(equation.carried, range(count)), equation.output]
-    term = carried[place]
-    labels = tuple(dict.fromkeys(term))
-    others = tuple(other for other in range(count + 1) if other != place)
-    known = {label for other in others for label in carried[other]}
-    missing = [label for label in labels if label not in known]
-    terms = (*(inputs[other] for other in others), *((label,) for label in missing))
-    return Backward((terms, labels), others, tuple(sizes[label] for label in missing), labels, term, shapes[place])
+from einsumx.runtime.request import Request
+from einsumx.runtime.transposed import Backward, backward
 
 
 class PassArray(NamedTuple):

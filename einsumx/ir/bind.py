@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, count
 from operator import index
+from string import ascii_letters
 from typing import Any, NamedTuple, NoReturn
 
 from einsumx.errors import SizeError, excerpt, shown
@@ -167,6 +168,19 @@ def listed(inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None) -> Num
     result = tuple(map(number, output))
     text = f"{','.join(letters)}->{''.join(map(SYMBOLS.__getitem__, result))}"
     return NumberedEquation(text, text, terms, result, tuple(numbers))
+
+
+def in_order(text: str) -> str:
+    """An equation of ASCII letters and an output, with letters from a on in order of appearance; empty for others.
+
+    >>> in_order("ij,kj->ik"), in_order("ij,kj")
+    ('ab,cb->ac', '')
+    """
+    left, arrow, right = text.partition("->")
+    letters = "".join(dict.fromkeys(left)).replace(",", "")
+    if not (arrow and letters.isalpha() and text.isascii() and set(letters).issuperset(right)):
+        return ""
+    return text.translate(str.maketrans(letters, ascii_letters[: len(letters)]))
 
 
 def lettered(text: str) -> NumberedEquation:

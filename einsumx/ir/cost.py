@@ -16,7 +16,7 @@ from einsumx.ir.layout import contiguous, is_contiguous, memory_order
 from einsumx.ir.loops import outer_loops
 from einsumx.ir.operand import Operand, span_bytes
 from einsumx.ir.ops import Op
-from einsumx.ir.program import Program, last_uses
+from einsumx.ir.program import Program, last_uses, writer
 from einsumx.ir.records import record
 from einsumx.ir.sizes import assumed
 from einsumx.ir.traits import Traits
@@ -77,14 +77,19 @@ def program_cost(program: Program, kernels: Kernels | None) -> PlanCost:
         kernels: of that framework; None to assume that they need no workspace.
     """
     costs = op_costs(program, kernels, program.values)
-    inputs = sum(_operand_bytes(operand) for operand in program.operands)
+    inputs, output = sum(map(_operand_bytes, program.operands)), program.values[program.result].nbytes
+    held = [total + cost.workspace for total, cost in zip(in_use(costs, program.result), costs)]
+    op = writer(program.ops)
+    if program.into is not None and program.into.how == "written" and op is not None:
+        first = program.ops.index(op)  # which allocates nothing, as the result is in memory of the caller
+        held[first:] = [total - output for total in held[first:]]
     return PlanCost(
         costs,
         sum(cost.multiply_adds for cost in costs),
         sum(cost.copied for cost in costs),
         inputs,
-        program.values[program.result].nbytes,
-        inputs + max([held + cost.workspace for held, cost in zip(in_use(costs, program.result), costs)], default=0),
+        output,
+        inputs + max(held, default=0) + (program.into.nbytes if program.into else 0),
     )
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from einsumx.dtypes import FLOATS, itemsize, kind
+from einsumx.imports import LazyModule
 from einsumx.ir import ops
-from einsumx.ir.fill import work
 from einsumx.ir.ops import Op
 from einsumx.ir.rates import Rates
 from einsumx.ir.traits import Traits
+
+if TYPE_CHECKING:
+    from einsumx.ir import fill
+else:  # for sparse arrays alone
+    fill = LazyModule("einsumx.ir.fill")
 
 _Label = TypeVar("_Label")
 
@@ -53,6 +58,13 @@ LOPSIDED = 1.5
 _TALL_TURNED, _TALL_STRAIGHT, _WIDE_TURNED = 1.6, 0.4, 0.6
 """How often a BLAS reads the longer operand of a lopsided product once more, where the framework prefers it in order:
 on the left with its matrices turned or not, and on the right turned."""
+
+_FEW_TERMS, _FEW_COLUMNS, _TALL_SHORT = 3, 16, 3.0
+"""How often it does on the left if it sums at most so many terms for at most so many columns."""
+
+_SUMMED_OUTSIDE = 1.0, 0.6
+"""How often it does, on the left and on the right, in a large product with a long sum whose terms are not side by side
+in memory."""
 
 _WIDE_RESULT, _FEW_ROWS, _SHARED = 1.5, 32, 1 << 19
 """How often a BLAS writes a wide result once more, as its threads share the rows of a tall result, and get into each
@@ -156,8 +168,13 @@ class CostModel:
             is_narrow = short < (single if self._size < 8 else _NARROW_DOUBLE)
             elements = _TALL_NARROW * rows * inner if is_tall and is_narrow else 0.0
             is_wide_result = not is_tall and not is_narrow
+        elif _is_long_sum(rows, cols, inner) and rows * cols * inner > _SHARED and min(rows, cols) > 1:
+            is_outside = turned[0] if is_tall else not turned[1]
+            return _SUMMED_OUTSIDE[not is_tall] * is_outside * max(rows, cols) * inner * self._size * self._byte
         else:
             more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
+            if is_tall and inner <= _FEW_TERMS and 1 < cols <= _FEW_COLUMNS:
+                more = _TALL_SHORT
             elements = more * max(rows, cols) * inner
             is_wide_result = not is_tall and rows > _FEW_ROWS and rows * cols * inner > _SHARED
         if is_wide_result:
@@ -204,7 +221,7 @@ class CostModel:
             elements: that the operands and the result store.
             multiply_adds: of stored elements.
         """
-        return self._rates.call + work(elements, multiply_adds) * self._arithmetic / self._rates.gemm
+        return self._rates.call + fill.work(elements, multiply_adds) * self._arithmetic / self._rates.gemm
 
     def least_einsum(self, steps: int, operands: int) -> float:
         """The time of the same call if it has one row, packed."""

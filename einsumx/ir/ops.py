@@ -544,7 +544,8 @@ class Matmul(_TwoSources):
     the backend prefers.
 
     ``sums`` is an integer dtype in which it sums the products of narrower integers, exactly up to overflow, which
-    wraps; if it is empty, sums and result have the operands' dtype.
+    wraps; or the complex dtype of the matrix on the right, if the one on the left is real. If it is empty, sums and
+    result have the operands' dtype.
     """
 
     functions = "matmul", "matrix_transpose"

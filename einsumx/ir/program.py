@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from einsumx.imports import LazyModule
 from einsumx.ir.contraction import Contraction, OfContraction
 from einsumx.ir.operand import Operand
-from einsumx.ir.ops import Copy, Op
+from einsumx.ir.ops import Copy, Op, Reshape, Transpose
 from einsumx.ir.records import HashedOnce, record
 
 if TYPE_CHECKING:
@@ -25,6 +25,18 @@ class _Referable(OfContraction, HashedOnce):
     _values: tuple[Operand, ...]
 
 
+class Into(NamedTuple):
+    """What becomes of a result with ``out=``.
+
+    Attributes:
+        how: "written" there by the last op that is no view, or "copied" there from a new array.
+        nbytes: bytes of ``out``.
+    """
+
+    how: Literal["written", "copied"]
+    nbytes: int
+
+
 @record
 class Program(_Referable):
     """A contraction as straight-line array calls over numbered slots.
@@ -37,12 +49,14 @@ class Program(_Referable):
         result: the slot that holds the result.
         choices: the names of the candidates for the steps that were measured to be faster than the estimate's; see
             :class:`~einsumx.planner.selection.Selection`.
+        into: what becomes of the result if the plan was made with ``out=``; None without.
     """
 
     contraction: Contraction
     ops: tuple[Op, ...]
     result: int
     choices: tuple[str, ...] = field(default=(), compare=False)
+    into: Into | None = field(default=None, compare=False)
 
     @property
     def values(self) -> tuple[Operand, ...]:
@@ -157,3 +171,8 @@ def last_uses(calls: Sequence[tuple[int, Sequence[int]]], result: int) -> dict[i
                 unused.remove(slot)
                 last.setdefault(out, []).append(slot)
     return last
+
+
+def writer(ops: Sequence[Op]) -> Op | None:
+    """The last op that is no view, and so could write the result to ``out=``; None if all are views."""
+    return next((op for op in reversed(ops) if not isinstance(op, Transpose | Reshape)), None)

@@ -37,7 +37,8 @@ def plan_text(program: Program, cost: PlanCost) -> str:
     types = types_text([operand.dtype for operand in program.operands], program.dtype)
     where = place_text(program.backend, program.device)
     lines = [(f"%{op.out} = {op.text}", remark_text(op, entry)) for op, entry in zip(program.ops, cost.ops)]
-    lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}"))
+    into = f", {program.into.how} to out=" if program.into else ""
+    lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}{into}"))
     where += program.algebra.text + assumption(program)
     return f"{visible(program.written)}  {shapes}  {types} on {where}\n{in_columns(lines)}"
 

@@ -127,7 +127,8 @@ class Traits:
 
     wide_products: tuple[tuple[str, str], ...] = ()
     """``(dtype, wider)``: integer dtypes of which a matmul sums the products in a wider one, without casts of the
-    operands. The kernel gets an op with that dtype."""
+    operands; and floats of which it multiplies a matrix by a complex one on the right. The kernel gets an op with that
+    dtype."""
 
     widen: tuple[tuple[str, str], ...] = ()
     """``(dtype, wider)``: dtypes whose sums and intermediates must be kept in ``wider``."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, combinations, zip_longest
+from math import prod
 
 from einsumx.errors import EinsumxError
+from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.operand import Path
 from einsumx.ir.program import Program
+from einsumx.ir.sizes import is_known
 from einsumx.planner.lower import alternatives, lower
 from einsumx.planner.path import find_path
+from einsumx.planner.search import Network, Pace, as_merges
 from einsumx.planner.selection import ESTIMATE, Selection, different
 
 _FAR = 6.0
@@ -67,6 +71,35 @@ def candidates(
             known.add(program.ops)
             found[selection] = program
     return found
+
+
+def path_in_memory(contraction: Contraction, pace: Pace) -> Path:
+    """The path of a large contraction of three operands whose program takes the least estimated time.
+
+    The search for a path does not know how arrays lie in memory, so it takes paths for equal along which one product
+    reads an operand in place and another turns it.
+
+    Args:
+        contraction: along the path that the search has found.
+        pace: what a step takes.
+    """
+    equation, operands = contraction.equation, contraction.operands
+    if not is_known(equation.sizes) or pace.element * max([prod(each.shape) for each in operands]) < _PRICED:
+        return contraction.path
+    if contraction.algebra is not PLUS_TIMES or any(each.nnz is not None for each in operands):
+        return contraction.path
+    network = Network(equation.inputs, equation.output, equation.sizes, pace)
+    seconds = {path: network.tree(as_merges(path, 3), "").seconds for path in _all_paths(3)}
+    least = _CLOSE * seconds[contraction.path]
+    paths = [contraction.path, *[path for path in seconds if seconds[path] <= least and path != contraction.path]]
+    programs = [lower(replace(contraction, path=path)) for path in paths] if len(paths) > 1 else []
+    prices = [program_seconds(program, contraction.place.traits) for program in programs]
+    return paths[prices.index(min(prices))] if prices else contraction.path
+
+
+_PRICED, _CLOSE = 2e-4, 1.5
+"""The least seconds of reading the largest operand for which programs of several paths are priced, and how many times
+the seconds of the best path another one may take."""
 
 
 def _other_steps(contraction: Contraction) -> Iterator[Selection]:

@@ -20,17 +20,17 @@ from einsumx.ir.layout import pattern_of
 from einsumx.ir.operand import Operand, Path
 from einsumx.ir.ops import Cast, Diagonal, Native, Op, Zeros
 from einsumx.ir.sizes import is_known
-from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles, span
+from einsumx.planner.array_calls import Calls, Laid, Sizes, renamed, shape_of, singles, without
 from einsumx.planner.rules import Rules, rules_of
 from einsumx.planner.strided import Recipe, needs_no_view, recipe_of
 from einsumx.planner.terms import Labels, ResultUse, native_equation, repeated
 
 if TYPE_CHECKING:
-    from einsumx.planner import narrow, packed, ways
+    from einsumx.planner import mixed, narrow, packed, ways
     from einsumx.planner.ways import Ways
 else:  # most pairs need no search, nor casts
     narrow, packed = LazyModule("einsumx.planner.narrow"), LazyModule("einsumx.planner.packed")
-    ways = LazyModule("einsumx.planner.ways")
+    mixed, ways = LazyModule("einsumx.planner.mixed"), LazyModule("einsumx.planner.ways")
 
 
 class Part(NamedTuple):
@@ -210,9 +210,7 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
     is_cast = False
     for operand in operands:
         is_cast = is_cast or operand.dtype != dtype
-    if not rules.is_direct or (
-        is_cast and narrow.may_differ(list(map(_dtype_of, operands)), dtype, sizes, rules.traits)
-    ):
+    if not rules.is_direct or (is_cast and _may_be_uncast(operands, sizes, rules)):
         return None
     arrays = _arrays_of(roles, operands, sizes)
     if arrays is None or (rules.is_packed and (is_cast or roles.has_repeats)):
@@ -245,6 +243,12 @@ def clear_parts(roles: Roles, operands: Sequence[Operand], path: Path, sizes: Si
 
 
 _dtype_of = attrgetter("dtype")
+
+
+def _may_be_uncast(operands: Sequence[Operand], sizes: Sizes, rules: Rules) -> bool:
+    """Whether operands of other dtypes than the result may be multiplied without casts to that dtype."""
+    dtypes, dtype, traits = list(map(_dtype_of, operands)), rules.dtype, rules.traits
+    return narrow.may_differ(dtypes, dtype, sizes, traits) or mixed.may_pay(dtypes, dtype, sizes, traits)
 
 
 def _read(
@@ -321,79 +325,96 @@ def ones_of(sizes: Sizes) -> Labels:
 # -- networks -------------------------------------------------------------------------------------------------------
 
 
+class Named(NamedTuple):
+    """The two values of a step with numbers from 0 on for their labels, so that steps of a kind share what they find.
+
+    Attributes:
+        names: the label that each number stands for.
+        lhs, rhs: the two values.
+        kept: the labels of the result.
+    """
+
+    names: Labels
+    lhs: Laid
+    rhs: Laid
+    kept: Labels
+
+    def recipe(self, shared: tuple[Labels, Labels] | None, is_packed: bool) -> Recipe:
+        """The recipe of the step.
+
+        Args:
+            shared: the labels that the next step sums, and those that it keeps in both; None for the last step.
+            is_packed: whether arrays have no strides.
+        """
+        kept, use = self.kept, ResultUse(self.kept)
+        if shared is not None:
+            contracted, batch = [tuple(map(self.names.index, labels)) for labels in shared]
+            use = ResultUse(None, contracted, batch)
+        recipe: Recipe = (packed.recipe_of if is_packed else recipe_of)(self.lhs, self.rhs, use, kept)
+        return recipe
+
+
 class NetworkStep:
     """A step of a path of pairs.
 
     Args:
         pair: the two values: operands by their numbers, and then the results of the steps.
         kept: the labels of the result.
-        partner: the value with which the result is multiplied; None for the last step.
-        contracted, batch: the labels that this product sums, and those that it keeps in both.
 
     Attributes:
-        use: how the result is used, if arrays have no strides.
+        partner: the value with which the result is multiplied; None for the last step.
+        needed: the labels of that product.
     """
 
-    __slots__ = ("_batch", "_contracted", "_einsums", "_recipes", "kept", "pair", "partner", "use")
+    __slots__ = ("_named", "_recipes", "kept", "needed", "pair", "partner")
 
-    def __init__(
-        self, pair: tuple[int, int], kept: Labels, partner: int | None, contracted: Sequence[int], batch: Sequence[int]
-    ) -> None:
-        self.pair, self.partner = pair, partner
-        self.use = ResultUse()
-        self.kept, self._contracted, self._batch = kept, contracted, batch
-        self._recipes: dict[Hashable, tuple[Recipe, Labels, Labels]] = {}
-        self._einsums: dict[tuple[Laid, Laid], Calls] = {}
+    def __init__(self, pair: tuple[int, int], kept: Labels) -> None:
+        self.pair, self.kept = pair, kept
+        self.partner: int | None = None
+        self.needed: Labels = ()
+        self._named: dict[tuple[Laid, Laid], Named] = {}
+        self._recipes: dict[Hashable, Recipe] = {}
 
-    def einsum(self, lhs: Laid, rhs: Laid, sizes: Sizes, rules: Rules) -> Calls | None:
-        """The framework's own einsum for a small inner step, if that is faster than the calls around a product.
-
-        Args:
-            lhs, rhs: the two values.
-            sizes: of all labels.
-            rules: of the framework.
-        """
-        if self.partner is None or needs_no_view(lhs.labels, rhs.labels, self.kept):
-            return None
-        labels = dict.fromkeys((*lhs.labels, *rhs.labels))
-        innermost = min([sizes[array.labels[-1]] for array in (lhs, rhs) if array.labels], default=1)
-        if not rules.einsum_pays(span(labels, sizes), innermost, len(labels)):
-            return None
-        calls = self._einsums.get((lhs, rhs))
-        if calls is None:
-            arrays, result = (lhs, rhs), tuple([label for label in labels if label in self.kept])
-            calls = self._einsums[arrays] = Calls(arrays).native((0, 1), arrays, result)
-        return calls
-
-    def recipe(self, lhs: Laid, rhs: Laid, other: Labels | None, is_packed: bool) -> tuple[Recipe, Labels, Labels]:
-        """The recipe of the step, the label that each of its numbers stands for, and the numbers of the result's.
-
-        Args:
-            lhs, rhs: the two values.
-            other: the labels of the partner in memory order; None if it is not there yet.
-            is_packed: whether arrays have no strides.
-        """
-        key = lhs, rhs, other, is_packed
-        found = self._recipes.get(key)
-        if found is None:
+    def named(self, lhs: Laid, rhs: Laid) -> Named:
+        """The two values with numbers for their labels."""
+        named = self._named.get((lhs, rhs))
+        if named is None:
             names = tuple(dict.fromkeys((*lhs.labels, *rhs.labels)))
             numbers = dict(zip(names, count()))
             if self.partner is None:
                 kept = tuple(map(numbers.__getitem__, self.kept))
-                use = ResultUse(kept)
             else:
                 kept = tuple([number for label, number in numbers.items() if label in self.kept])
-                contracted, batch = self.use.contracted, self.use.batch
-                if not is_packed:
-                    contracted, batch = [
-                        tuple([label for label in other or () if label in some])
-                        for some in (self._contracted, self._batch)
-                    ]
-                use = ResultUse(None, *[tuple(map(numbers.__getitem__, each)) for each in (contracted, batch)])
-            make = packed.recipe_of if is_packed else recipe_of
-            recipe = make(renamed(lhs, numbers), renamed(rhs, numbers), use, kept)
-            found = self._recipes[key] = recipe, names, kept
-        return found
+            named = self._named[lhs, rhs] = Named(names, renamed(lhs, numbers), renamed(rhs, numbers), kept)
+        return named
+
+    def recipe(self, named: Named, other: Labels | None, is_packed: bool) -> Recipe:
+        """The recipe of the step.
+
+        Args:
+            named: the two values.
+            other: the labels of the partner in memory order; None if it is not there yet.
+            is_packed: whether arrays have no strides.
+        """
+        key = named, other, is_packed
+        recipe = self._recipes.get(key)
+        if recipe is None:
+            shared = None
+            if self.partner is not None:
+                both = tuple([label for label in other or () if label in self.kept])
+                batch = tuple([label for label in both if label in self.needed])
+                shared = without(both, batch), batch
+            recipe = self._recipes[key] = named.recipe(shared, is_packed)
+        return recipe
+
+
+@lru_cache(maxsize=1024)
+def _step_einsum(lhs: Laid, rhs: Laid, kept: Labels) -> Calls | None:
+    """The framework's own einsum of a pair; None if a product of matrices or of elements needs no view."""
+    if needs_no_view(lhs.labels, rhs.labels, kept):
+        return None
+    arrays = lhs, rhs
+    return Calls(arrays).native((0, 1), arrays, kept)
 
 
 _MOST_PATHS = 16
@@ -405,10 +426,8 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
     uses = Counter(chain(output, *inputs))
     alone = [label for label, number in uses.items() if number == 1]
     made: dict[int, Labels] = dict(enumerate(inputs))
-    pairs = _nodes(path, len(inputs))
-    partners = {node: other for pair in pairs for node, other in (pair, pair[::-1])}
-    steps, orders = [], [*inputs]
-    for node, (first, second) in enumerate(pairs, len(inputs)):
+    operands, steps = len(inputs), []
+    for node, (first, second) in enumerate(_nodes(path, operands), operands):
         lhs, rhs = made.pop(first), made.pop(second)
         labels, summed = list(lhs), alone[:]
         for label in rhs:
@@ -418,20 +437,15 @@ def network_steps(inputs: tuple[Labels, ...], output: Labels, path: Path) -> lis
             uses[label] -= 1
             if uses[label] == 1:
                 summed.append(label)
-        made[node] = tuple([label for label in labels if label not in summed])
-        kept, partner = made[node], partners.get(node)
-        contracted = [label for label in kept if uses[label] == 2]
-        batch = [label for label in kept if uses[label] > 2]
-        steps.append(NetworkStep((first, second), output if partner is None else kept, partner, contracted, batch))
-        orders.append(tuple(sorted(kept)))
-    for last in steps:
-        for node, other in (last.pair, last.pair[::-1]):
-            if node >= len(inputs):
-                step = steps[node - len(inputs)]
-                shared = [label for label in orders[other] if label in step.kept]
-                batch = [label for label in shared if label in last.kept]
-                contracted = [label for label in shared if label not in batch]
-                step.use = ResultUse(None, tuple(contracted), tuple(batch))
+        made[node] = kept = tuple([label for label in labels if label not in summed])
+        steps.append(NetworkStep((first, second), kept))
+    steps[-1].kept = output
+    for step in steps:
+        first, second = step.pair
+        for node, other in ((first, second), (second, first)):
+            if node >= operands:
+                before = steps[node - operands]
+                before.partner, before.needed = other, step.kept
     return steps
 
 
@@ -464,20 +478,27 @@ def _network(
     made, size, parts = dict(enumerate(arrays)), sizes.__getitem__, []
     for node, step in enumerate(steps, len(arrays)):
         (first, second), partner = step.pair, step.partner
-        lhs, rhs, own = made.pop(first), made.pop(second), sizes
-        calls = step.einsum(lhs, rhs, sizes, rules)
-        if calls is not None:
-            made[node] = Laid(calls.result)
-        else:
-            other = None if partner is None or rules.is_packed else made.get(partner)
-            found, names, kept = step.recipe(lhs, rhs, None if other is None else other.memory, rules.is_packed)
-            own = tuple(map(size, names))
-            calls = calls_of(found, own, rules)
+        lhs, rhs = made.pop(first), made.pop(second)
+        named = step.named(lhs, rhs)
+        names, kept, own = named.names, named.kept, tuple(map(size, named.names))
+        calls = None
+        if partner is not None:
+            innermost = min([sizes[array.labels[-1]] for array in (lhs, rhs) if array.labels], default=1)
+            if rules.einsum_pays(prod(own), innermost, len(names)):
+                calls = _step_einsum(named.lhs, named.rhs, kept)
+        if calls is None:
+            other: Labels | None = None
+            if partner in made:
+                other = made[partner].memory
+            if rules.is_packed and partner is not None and partner >= len(arrays):
+                other = tuple(sorted(steps[partner - len(arrays)].kept))
+            recipe = step.recipe(named, other, rules.is_packed)
+            calls = calls_of(recipe, own, rules)
             if calls is None:
                 return None
             if partner is None:
                 calls = calls.delivered(kept)
-            made[node] = calls.laid(names)
+        made[node] = calls.laid(names)
         parts.append(Part(calls, own, (slots[first], slots[second]), start))
         start += len(calls.steps)
         slots.append(start - 1)

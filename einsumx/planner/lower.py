@@ -26,10 +26,11 @@ from einsumx.planner.terms import Labels, ResultUse, Term
 if TYPE_CHECKING:
     from einsumx.ir import simplify
     from einsumx.ir import values as slots
-    from einsumx.planner import einsum, narrow, packed_lowering, strided_lowering
+    from einsumx.planner import einsum, mixed, narrow, packed_lowering, strided_lowering
     from einsumx.planner.lowering import Lowering
 else:  # the direct road needs none of these
     simplify, narrow = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.narrow")
+    mixed = LazyModule("einsumx.planner.mixed")
     slots = LazyModule("einsumx.ir.values")
     strided_lowering = LazyModule("einsumx.planner.strided_lowering")
     packed_lowering, einsum = LazyModule("einsumx.planner.packed_lowering"), LazyModule("einsumx.planner.einsum")
@@ -110,6 +111,11 @@ def _compute(contraction: Contraction, names: Sequence[str]) -> tuple[Lowering, 
     floats = narrow.exact_products(contraction)
     if floats is not None:
         return lowering, _lower_in(lowering, contraction, floats.compute, floats.between)
+    if not (names or contraction.conjugated):
+        mixed_product = mixed.product(lowering, contraction)
+        if mixed_product is not None:
+            lowering.listed.append([])
+            return lowering, lowering.permute(mixed_product, contraction.equation.output).slot
     slot = _lower_in(lowering, contraction, dtype)
     wider = dict(traits.widen).get(dtype)
     if wider is not None and not _rounds_once(lowering.ops, operands, traits, dtype):

@@ -39,7 +39,7 @@ def wide_sums(contraction: Contraction) -> str:
     sums = dict(contraction.place.traits.wide_products).get(own, "")
     if not sums or kind(dtype) not in "iu" or not itemsize(own) < itemsize(dtype) <= itemsize(sums):
         return ""
-    if not _multiplies_operands(contraction) or operands[1].dtype != own or prod(sizes) < _LEAST_STEPS:
+    if not multiplies_operands(contraction) or operands[1].dtype != own or prod(sizes) < _LEAST_STEPS:
         return ""
     lhs, rhs = map(set, equation.inputs)
     contracted = (lhs & rhs).difference(equation.output)
@@ -47,7 +47,7 @@ def wide_sums(contraction: Contraction) -> str:
     return sums if is_matrix and prod([sizes[label] for label in lhs ^ rhs]) != 1 else ""
 
 
-def _multiplies_operands(contraction: Contraction) -> bool:
+def multiplies_operands(contraction: Contraction) -> bool:
     """Whether the contraction is one product whose factors are operands: nothing is summed before it."""
     equation, operands = contraction.equation, contraction.operands
     if len(operands) != 2 or not set(equation.inputs[0]) ^ set(equation.inputs[1]) <= set(equation.output):
@@ -83,7 +83,7 @@ def exact_products(contraction: Contraction) -> ExactFloats | None:
     if most is None or steps < _LEAST_STEPS:
         return None
     exact = exact_floats(most)
-    is_plain = _multiplies_operands(contraction)
+    is_plain = multiplies_operands(contraction)
     factor = max([largest(name) or 0 for name in dtypes]) if is_plain else most
     for name, bits in traits.exact_products:
         if name in exact and factor <= 1 << bits:

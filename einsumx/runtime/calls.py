@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from einsumx.adapters import hooks
 from einsumx.adapters.operand_types import top_package
-from einsumx.adapters.registry import access, access_to, backend_of, serving
+from einsumx.adapters.registry import access, access_to, are_plain, backend_of, serving
 from einsumx.caches import Uncacheable, table
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, MemoryLimitError
 from einsumx.imports import LazyModule
@@ -33,7 +33,7 @@ from einsumx.runtime.request import (
     from_key,
     names_as_sublists,
 )
-from einsumx.runtime.results import Delivery, check_plain, delivery
+from einsumx.runtime.results import Delivery, delivery
 
 if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter, Array, Run, Signature
@@ -321,15 +321,17 @@ def ready(
     """
     if type in map(type, signatures):
         return _with_numbers(adapter, translation, written, key, out, signatures)
+    equation, fields = _read(written, len(signatures)), _NO_FIELDS
     _, _, added, kinds, options = key or _NO_KEY
-    check_plain(adapter, [*signatures, *filter(None, (out, added))])
-    equation = written if isinstance(written, str) else _from_labels(written, len(signatures))
-    try:
-        fields = translation(adapter, from_key(options) if options else {})
-    except (TypeError, ValueError) as error:
-        raise Uncacheable from error
-    if fields and isinstance(fields.get("memory_limit"), limits.Cap):
-        fields = _capped(fields, adapter, equation, out, signatures)
+    if not are_plain(adapter, [*signatures, *filter(None, (out, added))]):
+        raise Uncacheable
+    if options or translation is not of_einsum:
+        try:
+            fields = translation(adapter, from_key(options))
+        except (TypeError, ValueError) as error:
+            raise Uncacheable from error
+        if isinstance(fields.get("memory_limit"), limits.Cap):
+            fields = _capped(fields, adapter, equation, out, signatures)
     if out is None and fields.keys() <= STAGED and (key is None or key[:4] == _NO_KEY[:4]):
         run = staged.run_of(adapter, equation, signatures, fields.get("optimize", "auto"))
         if run is not None:
@@ -378,6 +380,7 @@ def _capped(
 
 
 _NO_KEY: Key = ("estimate", None, None, None, ())
+_NO_FIELDS: Mapping[str, Any] = {}
 
 
 def _with_numbers(
@@ -393,7 +396,8 @@ def _with_numbers(
     Their values may have different dtypes.
     """
     of_arrays = [signature for signature in signatures if not isinstance(signature, type)]
-    check_plain(adapter, of_arrays)
+    if not are_plain(adapter, of_arrays):
+        raise Uncacheable
     dtype = dtype_rules.promoted(adapter, list(map(adapter.operand, of_arrays)))
     _, _, added, kinds, _ = key or _NO_KEY
     start = sum(each is not None for each in (kinds, out, added))  # before the operands
@@ -411,7 +415,10 @@ def _with_numbers(
     return run
 
 
-def _from_labels(written: bytes | Labels, count: int) -> Written:
+def _read(written: str | bytes | Labels, count: int) -> Written:
+    """The equation of a key, for this many operands."""
+    if isinstance(written, str):
+        return written
     if isinstance(written, bytes):
         written = tuple(map(tuple, loads(written)))
         try:

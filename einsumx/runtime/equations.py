@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from einsumx.errors import SizeError
 from einsumx.ir import bind, parse
 from einsumx.ir.sizes import Unknown
+from einsumx.planner import clear
 
 if TYPE_CHECKING:
     from einsumx.ir.bind import NumberedEquation, SizedEquation
     from einsumx.ir.parse import Equation
+    from einsumx.planner.clear import Roles
     from einsumx.runtime.request import Written
 
 
@@ -44,6 +46,22 @@ def numbers_of(written: Written, ranks: tuple[int, ...]) -> NumberedEquation:
         if tuple(map(len, found.inputs)) == ranks:
             return found
     return numbered(written, ranks)
+
+
+def roles_of(written: Written, ranks: tuple[int, ...]) -> Roles:
+    """What the equation says of operands of these ranks; without operands if it is wrong for them."""
+    if isinstance(written, str) and (letters := bind.in_order(written)):
+        roles = _of_letters(letters)
+        if tuple(map(len, roles.inputs)) == ranks:
+            return roles
+    found = numbers_of(written, ranks)
+    return clear.roles_of(found.inputs, found.output)
+
+
+@lru_cache(maxsize=1024)
+def _of_letters(text: str) -> Roles:
+    found = bind.lettered(text)
+    return clear.roles_of(found.inputs, found.output)
 
 
 @lru_cache(maxsize=1024)

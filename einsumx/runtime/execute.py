@@ -6,7 +6,7 @@ import builtins
 import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import count, repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import finalize
@@ -17,7 +17,7 @@ from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.layout import contiguous, inverse, layout_pattern, reshaped
 from einsumx.ir.ops import Matmul, Native, Op, Reshape, Sum, Transpose
-from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses
+from einsumx.ir.program import Arranged, Program, Slots, arranged, last_uses, writer
 from einsumx.ir.sizes import Unknown, is_known
 from einsumx.planner.array_calls import shape_of
 from einsumx.planner.clear import Part
@@ -149,11 +149,10 @@ _SUMS = frozenset((Native, Matmul, Sum))
 
 def _kernels(part: Part, adapter: Adapter, dtype: str) -> list[Callable[..., Any]]:
     """The kernels of a step of a computation in a dtype."""
-    kernel, sizes, dtype, kernels = adapter.kernel, part.sizes, part.dtype or dtype, []
-    for step in part.calls.steps:
-        shapes = [shape_of(source, sizes) for source in step.sources]
-        kernels.append(kernel(step.sized(sizes), shapes, dtype))
-    return kernels
+    kernel, sizes, dtype = adapter.kernel, part.sizes, part.dtype or dtype
+    return [
+        kernel(step.sized(sizes), list(map(shape_of, step.sources, repeat(sizes))), dtype) for step in part.calls.steps
+    ]
 
 
 def _calls(program: Program, adapter: Adapter) -> list[Call]:
@@ -208,26 +207,25 @@ def joined(
     if order is None:
         return None
     before, other, product, after, is_swapped = order
-    last = [kernels[place] for place in after]
     if finish is not None:
-        last.append(finish)
+        kernels, after = [*kernels, finish], (*after, len(kernels))
+    last = _chained(kernels, after)
     if product is None:
-        return _chained(last)
+        return last
     run = kernels[product]
-    if before or other or last:
-        lhs, rhs = [_chained([kernels[place] for place in places]) for places in (before, other)]
-        run = _joined(lhs, rhs, run, _chained(last))
+    if before or other or last is not None:
+        run = _joined(_chained(kernels, before), _chained(kernels, other), run, last)
     return (lambda rhs, lhs: run(lhs, rhs)) if is_swapped else run
 
 
 Kernel: TypeAlias = "Callable[[Array], Any]"
 
 
-def _chained(kernels: Sequence[Kernel]) -> Kernel | None:
-    """A function that calls one kernel after another; None without any."""
-    if len(kernels) < 2:
-        return kernels[0] if kernels else None
-    first, *others = kernels
+def _chained(kernels: Sequence[Kernel], places: Sequence[int]) -> Kernel | None:
+    """A function that calls the kernels at these places one after another; None without any."""
+    if len(places) < 2:
+        return kernels[places[0]] if places else None
+    first, *others = [kernels[place] for place in places]
 
     def run(array: Array) -> Array:
         array = first(array)
@@ -350,7 +348,7 @@ def run_into(program: Program, adapter: Adapter, left: Folded, target: Signature
         The function; None if the framework has none for the last op, or for this layout, that is better than
         :meth:`~einsumx.adapters.facets.OutAccess.write_new` or :meth:`~einsumx.adapters.facets.OutAccess.update`.
     """
-    op = next((op for op in reversed(program.ops) if not isinstance(op, Transpose | Reshape)), None)
+    op = writer(program.ops)
     if op is None or not program.shape or program.values[op.out].dtype != program.dtype:
         return None
     undo = _undone(op, program, adapter.operand(target).strides)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from einsumx.adapters.base import Adapter
     from einsumx.ir.bind import SizedEquation
     from einsumx.ir.operand import Path
-    from einsumx.planner import search
+    from einsumx.planner import candidates, search
 else:
+    candidates = LazyModule("einsumx.planner.candidates")
     search = LazyModule("einsumx.planner.search")
 
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
@@ -197,4 +198,8 @@ def searched_path(
         free = None if blocks is None else blocks.free_bytes(place.device)
         return inf if free is None else free / itemsize(dtype)
 
-    return path.find_path(sized, optimize, operands, search.pace_of(place.traits, dtype), room)
+    pace = search.pace_of(place.traits, dtype)
+    found = path.find_path(sized, optimize, operands, pace, room)
+    if len(operands) == 3 and (optimize is True or optimize == "auto"):
+        return candidates.path_in_memory(Contraction(sized, tuple(operands), dtype, found, place), pace)
+    return found

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from einsumx.caches import cached
@@ -123,7 +124,15 @@ def from_signatures(
     prepared: Prepared = runnable(asked, *settings, constants) if constants else by_contraction(asked, *settings)
     if request.casting == "no" and not prepared.program.returns_view:
         check_byte_order([signature[2] for signature in signatures])
-    return prepared
+    return prepared if constants or options is not None or has_unknown else _recording(prepared, adapter, asked)
+
+
+def _recording(prepared: Prepared, adapter: Adapter, asked: Contraction) -> Prepared:
+    """The same, with the function as :meth:`~einsumx.adapters.base.Adapter.recording` wraps it."""
+    if prod(asked.equation.sizes) < adapter.least_recorded or asked.algebra is not PLUS_TIMES or asked.accumulate:
+        return prepared
+    run = adapter.recording(prepared.run, asked, prepared.program.ops)
+    return prepared if run is prepared.run else Prepared(run, prepared.planned)
 
 
 def runnable(

@@ -7,12 +7,12 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from einsumx.adapters.registry import is_stored, owner, serving
-from einsumx.caches import Uncacheable
+from einsumx.adapters.registry import is_stored, owner
 from einsumx.dtypes import Casting, can_cast, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.program import Into
 
 if TYPE_CHECKING:
     from einsumx.adapters import facets
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from einsumx.ir.operand import Operand
     from einsumx.ir.program import Program
     from einsumx.runtime import conversion, dtype_rules, execute, factors
+    from einsumx.runtime.execute import Folded
     from einsumx.runtime.factors import Factors
     from einsumx.runtime.prepare import Prepared
     from einsumx.runtime.request import Order, Request
@@ -81,13 +82,6 @@ def deliver(
     return run(*[each for each in (scale, out, added) if each is not None], *arrays)
 
 
-def check_plain(adapter: Adapter, signatures: Sequence[Signature]) -> None:
-    """Raise Uncacheable unless arrays of these signatures are plain ones of the framework."""
-    for kind in {signature[0] for signature in signatures}:
-        if serving(kind) is not adapter or not adapter.is_plain(kind):
-            raise Uncacheable
-
-
 def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Delivery) -> Run:
     """The function for operands, and ``out``, of fixed signatures.
 
@@ -109,7 +103,7 @@ def delivery(adapter: Adapter, prepared: Prepared, first: Signature, wanted: Del
         return _adding(adapter, prepared, first, wanted, kinds, wanted.added)
     if out is None:
         return _ordered(adapter, prepared, wanted.order)
-    _check_fits(adapter, program, first, out, wanted.casting, program.dtype)
+    check_fits(adapter, program, first, out, wanted.casting, program.dtype)
     if kinds is None:
         return _writing(adapter, prepared, out)
     dtype = factors.common_dtype(adapter, program.dtype, adapter.dtype_name(out[2]))
@@ -161,15 +155,11 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
         write(out if fit is None else fit(out, result), result)
         return out
 
-    through_copy = own or copied
-    left = prepared.plan().left
-    if left is None or fit is not None or prod(program.shape) * itemsize(program.dtype) < _LEAST:
+    through_copy, left = own or copied, prepared.plan().left
+    run_into = None if fit is not None else _run_into(adapter, program, left, target)
+    if left is None or run_into is None:
         return through_copy
-    if program.algebra is not PLUS_TIMES or adapter.dtype_name(target[2]) != program.dtype:
-        return through_copy
-    run_into, constants = execute.run_into(program, adapter, left, target), tuple(left.values.values())
-    if run_into is None:
-        return through_copy
+    constants = tuple(left.values.values())
 
     def written(out: Array, *arrays: Array) -> Array:
         check(out, arrays)
@@ -179,6 +169,22 @@ def _writing(adapter: Adapter, prepared: Prepared, target: Signature) -> Run:
         return out
 
     return written
+
+
+def _run_into(adapter: Adapter, program: Program, left: Folded | None, target: Signature) -> Run | None:
+    """A function of the operands and ``out`` whose last op writes the result; None if the result is copied there."""
+    if left is None or not program.shape or prod(program.shape) * itemsize(program.dtype) < _LEAST:
+        return None
+    if program.algebra is not PLUS_TIMES or adapter.dtype_name(target[2]) != program.dtype:
+        return None
+    return execute.run_into(program, adapter, left, target)
+
+
+def with_out(adapter: Adapter, program: Program, out: Signature) -> Program:
+    """A program that says what becomes of its result with an ``out=`` that it fits and that overlaps no operand."""
+    is_written = _run_into(adapter, program, execute.folded(program, adapter), out) is not None
+    nbytes = prod(program.shape) * itemsize(adapter.dtype_name(out[2]))
+    return replace(program, into=Into("written" if is_written else "copied", nbytes))
 
 
 _LEAST = 1 << 19
@@ -195,7 +201,7 @@ def _adding(
     result = replace(values, shape=program.shape, dtype=program.dtype, strides=None, weak=False)
     dtype = sum_dtype(adapter, result, values, kinds, wanted.dtype, wanted.casting)
     if out is not None:
-        _check_fits(adapter, program, first, out, wanted.casting, dtype)
+        check_fits(adapter, program, first, out, wanted.casting, dtype)
     else:
         _ordered(adapter, prepared, wanted.order)  # raises, if the framework has no memory order
     shape = (1,) * (len(program.shape) - len(values.shape)) + values.shape
@@ -331,7 +337,7 @@ def _check_framework(adapter: Adapter, out: Any) -> None:
         raise BackendError(f"out= belongs to {out_adapter.name}, but the operands to {adapter.name}")
 
 
-def _check_fits(
+def check_fits(
     adapter: Adapter, program: Program, first: Signature, out: Signature, casting: Casting, result: str
 ) -> None:
     """Raise SizeError or BackendError if an ``out`` of a signature cannot take the result of a program.

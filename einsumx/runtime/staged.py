@@ -1,37 +1,60 @@
 """From the text of a call without keywords to kernels, in three stages, where the planner needs no search.
 
-A new text pays for what it says, a new layout for how its arrays lie, and a new size for sizes alone. No op and no
-program is made; :mod:`einsumx.runtime.prepare` makes them from the same recipes when somebody looks, and all other
-calls go there.
+A new text pays for what it says and its dtypes, a new layout for how its arrays lie, and a new size for sizes alone.
+No op and no program is made; :mod:`einsumx.runtime.prepare` makes them from the same recipes when somebody looks, and
+all other calls go there.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from math import prod
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from einsumx.caches import Table, when_cleared
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.bind import SizedEquation
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.operand import has_many_windows
 from einsumx.measuring import wisdom
 from einsumx.measuring.calibration import place_of
 from einsumx.planner import clear
 from einsumx.planner.clear import Roles
-from einsumx.planner.rules import rules_of
+from einsumx.planner.rules import Rules, rules_of
 from einsumx.runtime import equations, execute
-from einsumx.runtime.dtype_rules import promoted
 
 if TYPE_CHECKING:
     from einsumx import log
     from einsumx.adapters.base import Adapter, Run, Signature
+    from einsumx.ir.contraction import Place
     from einsumx.ir.operand import Operand, Path
-    from einsumx.runtime import front
+    from einsumx.runtime import dtype_rules, front
     from einsumx.runtime.request import Written
 else:
     log, front = LazyModule("einsumx.log"), LazyModule("einsumx.runtime.front")
+    dtype_rules = LazyModule("einsumx.runtime.dtype_rules")
+
+
+class Form(NamedTuple):
+    """What is known of a call before the shapes and the strides of its arrays.
+
+    Attributes:
+        roles: what the equation says.
+        place: where it is computed.
+        rules: of the framework, for the dtype of the result; None if such calls are left to a search.
+    """
+
+    roles: Roles
+    place: Place
+    rules: Rules | None
+
+
+_forms: Table[Form] = Table(maxsize=4096)
+"""By adapter, equation or what it says, the number of axes of each operand, and their types, dtypes and devices."""
+when_cleared(_forms.cache_clear)
 
 
 def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], optimize: Any = "auto") -> Run | None:
@@ -48,36 +71,49 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     """
     if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_plans()):
         return None
+    ranks, kinds = tuple(map(len, map(_SHAPE, signatures))), tuple(map(adapter.kind_of, signatures))
     operands = list(map(adapter.operand, signatures))
-    try:
-        numbered = equations.numbers_of(written, tuple([len(operand.shape) for operand in operands]))
-    except TypeError:  # a label that is no key
+    form = _forms.known.get((adapter, written, ranks, kinds))
+    if form is None:
+        roles = equations.roles_of(written, ranks)
+        form = _forms.known.get((adapter, roles, ranks, kinds))
+        if form is None:
+            form = _forms.keep((adapter, roles, ranks, kinds), _new_form(adapter, roles, signatures, operands))
+        _forms.keep((adapter, written, ranks, kinds), form)
+    roles, place, rules = form
+    if rules is None:
         return None
-    devices = set(map(adapter.device_of, signatures))
-    if not numbered.inputs or len(devices) > 1:
-        return None
-    found = clear.roles_of(numbered.inputs, numbered.output)
-    sizes = _sizes(found, operands)
+    sizes = _sizes(roles, operands)
     if sizes is None:
         return None
-    dtypes = set(map(_dtype_of, operands))
-    dtype = operands[0].dtype if len(dtypes) == 1 else promoted(adapter, operands)
-    dtypes.add(dtype)
-    (device,) = devices
-    place, count = place_of(PLUS_TIMES, adapter, device), len(operands)
-    traits = place.traits
-    if "object" in dtypes or (traits.dtypes is not None and not dtypes <= traits.dtypes):
-        return None
-    asked = rules_of(traits, dtype)
-    known = wisdom.equations(adapter, device)
-    if not asked.is_direct or (known and found.text in known):
-        return None
     path: Path = ()
-    if count > 2 or not (optimize is True or optimize is False or optimize == "auto"):
-        equation = SizedEquation(found.text, found.inputs, found.output, sizes, tuple(map(_shape_of, operands)))
-        path = front.searched_path(equation, optimize, operands, place, dtype, adapter)
-    parts = clear.clear_parts(found, operands, path, sizes, asked)
-    return None if parts is None else execute.run_of_parts(parts, adapter, count, asked)
+    if len(operands) > 2 or not (optimize is True or optimize is False or optimize == "auto"):
+        equation = SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
+        path = front.searched_path(equation, optimize, operands, place, rules.dtype, adapter)
+    parts = clear.clear_parts(roles, operands, path, sizes, rules)
+    run = None if parts is None else execute.run_of_parts(parts, adapter, len(operands), rules)
+    if run is None or prod(sizes) < adapter.least_recorded:
+        return run
+    equation = SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
+    ops = [step.op for part in parts or () for step in part.calls.steps]
+    return adapter.recording(run, Contraction(equation, tuple(operands), rules.dtype, path, place), ops)
+
+
+_SHAPE = itemgetter(1)
+
+
+def _new_form(adapter: Adapter, roles: Roles, signatures: Sequence[Signature], operands: Sequence[Operand]) -> Form:
+    devices = set(map(adapter.device_of, signatures))
+    device = min(devices, default="")
+    place = place_of(PLUS_TIMES, adapter, device)
+    if not roles.inputs or len(devices) > 1:
+        return Form(roles, place, None)
+    dtypes = set(map(_dtype_of, operands))
+    dtype = operands[0].dtype if len(dtypes) == 1 else dtype_rules.promoted(adapter, operands)
+    dtypes.add(dtype)
+    served, known, rules = place.traits.dtypes, wisdom.equations(adapter, device), rules_of(place.traits, dtype)
+    is_served = rules.is_direct and "object" not in dtypes and (served is None or dtypes <= served)
+    return Form(roles, place, rules if is_served and not (known and roles.text in known) else None)
 
 
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")

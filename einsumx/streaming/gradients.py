@@ -9,8 +9,7 @@ from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters import hooks
-from einsumx.adapters.base import Adapter, Array
-from einsumx.adapters.facets import Gradients
+from einsumx.adapters.base import Array
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.scaled import FrexpResult, times_power
 from einsumx.dtypes import itemsize
@@ -20,19 +19,17 @@ from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
 from einsumx.runtime.conversion import arrays_of
 from einsumx.runtime.factors import check_kinds, common_dtype
-from einsumx.runtime.prepare import prepare
 from einsumx.runtime.request import Request
 from einsumx.runtime.results import sum_dtype
+from einsumx.runtime.transposed import backward, gradients_of, ones, placed
 from einsumx.streaming.readers import framework_of
 from einsumx.streaming.run import check_resumable, plan_within, run_blocks
 from einsumx.streaming.writers import overlap
 
 if TYPE_CHECKING:
-    from einsumx.blocked import derivatives
-    from einsumx.blocked.derivatives import Backward, Passes
+    from einsumx.blocked.derivatives import Passes
     from einsumx.streaming import traced
 else:
-    derivatives = LazyModule("einsumx.blocked.derivatives")
     traced = LazyModule("einsumx.streaming.traced")
 
 
@@ -44,6 +41,7 @@ class RecordedContraction:
     """
 
     exponent = 0
+    is_differentiable = False
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
@@ -75,9 +73,9 @@ class RecordedContraction:
             MemoryLimitError: it does not fit, although this was checked before the forward pass.
         """
         passes = self._passes
-        adapter, step = passes.adapter, derivatives.backward(passes.equation, place)
-        ones = [_ones(adapter, size, passes.device) for size in step.ones]
-        request = passes.asked(step, conjugated, [*(arrays[other] for other in step.others), *ones])
+        adapter, step = passes.adapter, backward(passes.equation, place)
+        operands = [*(arrays[other] for other in step.others), *ones(adapter, step, passes.device)]
+        request = passes.asked(step, conjugated, operands)
         beside += passes.extra_bytes(step, place)
         try:
             limited = plan_within(request, beside)
@@ -87,46 +85,7 @@ class RecordedContraction:
         if passes.request.algebra.has_exponents:  # the derivative of the mantissa, for which the exponent is a constant
             mantissa, exponent = result
             result = times_power(adapter, mantissa, exponent - self.exponent, True)
-        return _placed(adapter, step, result)
-
-
-def _ones(adapter: Adapter, size: int, device: str) -> Array:
-    return adapter.from_numpy(get_backend("numpy").xp.ones(size, "int8"), device)
-
-
-def _placed(adapter: Adapter, step: Backward, array: Array) -> Array:
-    """The result of a backward contraction with diagonals embedded, and with the axes of size 1 that broadcast."""
-    labels = list(step.labels)
-    for label in step.labels:
-        for _ in range(step.term.count(label) - 1):
-            axis = labels.index(label)
-            last = [*(k for k in range(len(labels)) if k != axis), axis]
-            array = _gradients_of(adapter).embed_diagonal(_permuted(adapter, array, last))
-            labels = [labels[k] for k in last] + [label]
-    order = sorted(range(len(labels)), key=lambda axis: _occurrence(labels, axis))
-    places = sorted(range(len(step.term)), key=lambda axis: _occurrence(step.term, axis))
-    axes = dict(zip(places, order))
-    array = _permuted(adapter, array, [axes[axis] for axis in range(len(axes))])
-    return adapter.reshape(array, step.shape) if len(step.shape) != len(step.term) else array
-
-
-def _gradients_of(adapter: Adapter) -> Gradients:
-    """The gradients of a framework that has recorded a contraction."""
-    assert adapter.gradients is not None
-    return adapter.gradients
-
-
-def _permuted(adapter: Adapter, array: Array, axes: list[int]) -> Array:
-    """Transpose by a plan, as some frameworks limit the number of axes of their own transpose."""
-    if axes == sorted(axes):
-        return array
-    request = Request(((tuple(range(len(axes))),), tuple(axes)), (), is_cast=False)
-    return prepare(request, adapter, [array]).run(array)
-
-
-def _occurrence(labels: Sequence[int], axis: int) -> tuple[int, int]:
-    """The label of an axis, and how many axes before it have the same label."""
-    return labels[axis], labels[:axis].count(labels[axis])
+        return placed(adapter, step, result)
 
 
 def recorded(request: Request, beside: int = 0) -> Array:
@@ -151,7 +110,7 @@ def recorded(request: Request, beside: int = 0) -> Array:
     run = partial(run_blocks, limited, request.limit.progress)
     if limited.passes is None:
         return run()
-    call, gradients = RecordedContraction(limited.passes), _gradients_of(limited.adapter)
+    call, gradients = RecordedContraction(limited.passes), gradients_of(limited.adapter)
     if not limited.program.algebra.has_exponents:
         return gradients.recorded(call, run, limited.operands, limited.passes.numbers)
 

@@ -15,7 +15,6 @@ from einsumx.adapters.facets import loops_of
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.semiring import SemiringAlgebra
 from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.derivatives import Backward, backward
 from einsumx.blocked.plan import blocked_program, too_small
 from einsumx.blocked.program import BlockedContraction, BlockedProgram
 from einsumx.dtypes import itemsize
@@ -34,6 +33,7 @@ from einsumx.runtime.conversion import described, one_device
 from einsumx.runtime.execute import run_of
 from einsumx.runtime.limits import limit_bytes
 from einsumx.runtime.request import Request, Written
+from einsumx.runtime.transposed import Backward, backward
 from einsumx.streaming.loops import LoopWriter
 from einsumx.streaming.readers import is_host_array
 

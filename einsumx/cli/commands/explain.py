@@ -100,7 +100,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stored", action="store_true", help="under a limit: operands are in files, and read block by block"
     )
     parser.add_argument(
-        "--out", action="store_true", help="under a limit: the result is in a file, written block by block"
+        "--out",
+        action="store_true",
+        help="as with out=: the result is written to an array; under a limit, to a file",
     )
     parser.add_argument(
         "--semiring",
@@ -125,8 +127,8 @@ def run(options: argparse.Namespace) -> bool:
     """
     if options.backend == "dask" or options.chunks:
         return _explain_chunks(options)
-    if options.memory_limit is None and (options.stored or options.out):
-        raise EinsumxError(f"--{'stored' if options.stored else 'out'} changes a plan only with --memory-limit")
+    if options.memory_limit is None and options.stored:
+        raise EinsumxError("--stored changes a plan only with --memory-limit")
     algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     request = Request(
         options.equation,
