@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from einsumx.runtime import stored as stored_arrays
     from einsumx.runtime.limits import Cap, MemoryAmount, MemoryLimit
     from einsumx.runtime.signatures import A, NumpyResult, Value
-    from einsumx.streaming import gradients, repeated
+    from einsumx.streaming import gradients, repeated, traced
     from einsumx.streaming import run as streaming_run
 else:
     facets, replacement = LazyModule("einsumx.adapters.facets"), LazyModule("einsumx.adapters.replacement")
@@ -59,6 +59,7 @@ else:
     conversion, front = LazyModule("einsumx.runtime.conversion"), LazyModule("einsumx.runtime.front")
     limits, prepare = LazyModule("einsumx.runtime.limits"), LazyModule("einsumx.runtime.prepare")
     gradients, repeated = LazyModule("einsumx.streaming.gradients"), LazyModule("einsumx.streaming.repeated")
+    traced = LazyModule("einsumx.streaming.traced")
     tuning = LazyModule("einsumx.tuning")
     plans = LazyModule("einsumx.plans")
     blocked_cost = LazyModule("einsumx.blocked.cost")
@@ -238,7 +239,11 @@ def _ready_under_limit(*arguments: Any) -> Any:
     return repeated.ready(*arguments)
 
 
-hooks.ready_under_limit = _ready_under_limit
+def _traced_call(*arguments: Any) -> Any:
+    return traced.traced_call(*arguments)
+
+
+hooks.ready_under_limit, hooks.traced_call = _ready_under_limit, _traced_call
 hooks.einsum, hooks.addeinsum, hooks.einsum_frexp, hooks.in_semiring = einsum, addeinsum, einsum_frexp, in_semiring
 for name in ("einsum", "addeinsum", "einsum_frexp", "in_semiring"):
     as_node(name)

@@ -17,23 +17,27 @@ from einsumx.ir.ops import Op
 class JaxLoops(Loops):
     """Loops of ``jax.lax``, in a primitive that is linear in each operand."""
 
+    gaps, scalars = 1 / 8, 4096
+
     def is_traced(self, arrays: Sequence[Array]) -> bool:
         adapter = self.adapter
         return any(map(adapter._is_traced, arrays)) or adapter._is_traced(adapter._probe())
 
-    def check(self, array: Array) -> None:
+    def known(self, array: Array) -> Array:
         spec = getattr(getattr(array.aval, "sharding", None), "spec", ())
         if any(spec):
             raise BackendError(
                 f"memory_limit= is for arrays on one device, and not for one that a mesh shards as {spec}; call einsum "
                 "inside of jax.shard_map, where the limit is that of each device"
             )
+        return array
 
     def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         copied: int = self.adapter.copied_bytes(op, operands)
         return copied
 
     def recorded(self, call: TracedCall, operands: Sequence[Array]) -> Array:
+        call.check()
         return self._primitive.bind(*self._varying(operands), call=call)
 
     def _varying(self, operands: Sequence[Array]) -> Sequence[Array]:

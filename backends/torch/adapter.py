@@ -13,7 +13,16 @@ from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, Gradients, MemoryOrders, OutAccess, Semirings
+from einsumx.adapters.facets import (
+    Arithmetic,
+    BlockAccess,
+    Exponents,
+    Gradients,
+    Loops,
+    MemoryOrders,
+    OutAccess,
+    Semirings,
+)
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
 from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
@@ -47,6 +56,7 @@ if TYPE_CHECKING:
 
     import einsumx.backends.torch.autocast as autocasting
     import einsumx.backends.torch.gradients as gradients
+    import einsumx.backends.torch.limited as limited
     import einsumx.backends.torch.patch as patch
     import einsumx.backends.torch.staging as staging
     from einsumx.adapters.replacement import Name
@@ -56,6 +66,7 @@ if TYPE_CHECKING:
 else:
     autocasting = LazyModule("einsumx.backends.torch.autocast")
     gradients = LazyModule("einsumx.backends.torch.gradients")
+    limited = LazyModule("einsumx.backends.torch.limited")
     maps = LazyModule("einsumx.storage.maps")
     patch = LazyModule("einsumx.backends.torch.patch")
     staging = LazyModule("einsumx.backends.torch.staging")
@@ -298,6 +309,11 @@ class TorchAdapter(Adapter):
     install = "pip install torch"
     cpu = CPU
     blocks: cached_property[BlockAccess | None] = cached_property(TorchBlocks)
+
+    @cached_property
+    def loops(self) -> Loops | None:
+        return limited.TorchLoops(self)
+
     out = cached_property(TorchOut)
     arithmetic = cached_property(TorchArithmetic)
     orders = cached_property(TorchOrders)

@@ -20,7 +20,7 @@ from einsumx.ir.program import Program
 from einsumx.runtime.programs import run_program
 
 _WHY = (
-    "einsumx makes plans and expressions, measures, finds positions by argmax(), keeps a memory_limit= and contracts "
+    "einsumx makes plans and expressions, measures, finds positions by argmax(), keeps limits that are not a number of bytes and contracts "
     "NumPy arrays, numbers and lists outside of graphs. Do that before, and call plans and expressions in the graph; "
     "or compile without fullgraph=True, or export with strict=False"
 )
@@ -36,10 +36,25 @@ def call(name: str, *operands: Any, **options: Any) -> Any:
     Under a memory limit, and for what is no tensor, the function is called outside of the graph. A graph would make
     tensors of NumPy's arrays, and einsumx contracts these, numbers and lists by NumPy's rules.
     """
-    if options.get("memory_limit") is not None or not _are_tensors(operands):
+    if not _are_tensors(operands) or not _is_in_graph(name, options):
         return outside(getattr(hooks, name), *operands, **options)
     result = _NODES[name](*operands, **options)
     return FrexpResult(*result) if name == "einsum_frexp" else result
+
+
+def _is_in_graph(name: str, options: dict[str, Any]) -> bool:
+    """Whether a call is a node of the graph: one without a limit, or with a number of bytes for a sum of products."""
+    limit = options.get("memory_limit")
+    if limit is None:
+        return True
+    is_plain = options.get("out") is None and options.get("optimize", "auto") in ("auto", True, None)
+    return type(limit) in (int, str) and is_plain and name in ("einsum", "addeinsum")
+
+
+def _with_known_limit(options: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a node, in which a limit that changes between calls is a symbol."""
+    limit = options.get("memory_limit")
+    return {**options, "memory_limit": int(limit)} if isinstance(limit, torch.SymInt) else options
 
 
 def _are_tensors(operands: tuple[Any, ...]) -> bool:
@@ -50,7 +65,7 @@ def _are_tensors(operands: tuple[Any, ...]) -> bool:
 
 def einsum_node(*operands: Any, **options: Any) -> Any:
     """:func:`einsumx.einsum` as a node of a graph, with gradients."""
-    return hooks.einsum(*_as_lists(operands), **options)
+    return hooks.einsum(*_as_lists(operands), **_with_known_limit(options))
 
 
 def addeinsum_node(c: Any, *operands: Any, alpha: Any = 1, beta: Any = 1, out: Any = None, **options: Any) -> Any:
@@ -59,6 +74,7 @@ def addeinsum_node(c: Any, *operands: Any, alpha: Any = 1, beta: Any = 1, out: A
     While the graph is traced, numbers that change between calls are symbols without values.
     """
     c, *arguments = _as_lists((c, *operands))
+    options = _with_known_limit(options)
     if out is None and any(isinstance(factor, torch.SymFloat) for factor in (alpha, beta)):
         result = hooks.addeinsum(c, *arguments, beta=0, **options)
         if result.is_floating_point() or result.is_complex():

@@ -294,6 +294,13 @@ class TracedCall(Protocol):
     def dtype(self) -> str:
         """The result's dtype, by name."""
 
+    @property
+    def arguments(self) -> tuple[str, tuple[int, ...], int, str, str | None, tuple[int, ...]]:
+        """Those of :attr:`einsumx.adapters.hooks.traced_call` beside the operands, as texts and numbers."""
+
+    def check(self) -> None:
+        """Raise MemoryLimitError if no blocks are small enough."""
+
     def written(self, operands: Sequence[Any]) -> Array:
         """The result, from what :class:`Loops` records."""
 
@@ -317,14 +324,24 @@ class Loops(Part):
     """Contractions under a memory limit in a traced program, as loops of the framework's compiler.
 
     What the compiler is told to compute or read after an array, it may not do earlier, where it would take memory.
+
+    Attributes:
+        gaps: the part of the memory that the compiler may leave between arrays, whose places it fixes in advance.
+        scalars: bytes for counters, and for arrays whose addresses have to be multiples of a number.
+        counts_results: whether results count, as outside of a trace.
     """
+
+    gaps: float = 0.0
+    scalars: int = 0
+    counts_results: bool = False
 
     def is_traced(self, arrays: Sequence[Array]) -> bool:
         """Whether operations on these arrays are traced now."""
         raise NotImplementedError
 
-    def check(self, array: Array) -> None:
-        """Raise BackendError for an array that is not to be cut into blocks."""
+    def known(self, array: Array) -> Array:
+        """The array, with known sizes if the framework can make them known; BackendError if it cannot be cut."""
+        return array
 
     def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
         """The most bytes that a compiled program takes to run ``op``, without its result."""

@@ -23,6 +23,9 @@ in_semiring: Callable[..., Any]
 ready_under_limit: Callable[..., Any]
 """:func:`einsumx.streaming.repeated.ready`."""
 
+traced_call: Callable[..., Any]
+""":func:`einsumx.streaming.traced.traced_call`."""
+
 
 between_graphs: list[Callable[..., Any]] = []
 """Functions that ``torch.compile`` calls between its graphs; see :mod:`einsumx.tracing`."""

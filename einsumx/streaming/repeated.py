@@ -13,6 +13,7 @@ from einsumx.blocked.plan import blocked_program
 from einsumx.blocked.program import BlockedContraction
 from einsumx.caches import Uncacheable
 from einsumx.imports import LazyModule
+from einsumx.ir.sizes import is_known
 from einsumx.runtime import front
 from einsumx.runtime.conversion import check_byte_order, described, one_device
 from einsumx.runtime.limits import limit_bytes
@@ -49,6 +50,8 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
     if request.casting == "no":
         check_byte_order([signature[2] for signature in signatures])
     operands = described(adapter, signatures)
+    if not all(is_known(operand.shape) for operand in operands):  # of a trace, which makes them known
+        raise Uncacheable
     contraction = front.contraction(request, adapter, operands, device)
     output, most = Output(adapter, (), None), limit_bytes(limit.amount, lambda: None)
     in_place = adapter.cpu.arrays == "strided"

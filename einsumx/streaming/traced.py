@@ -20,8 +20,8 @@ from einsumx.blocked.program import BlockedContraction, BlockedProgram
 from einsumx.dtypes import itemsize
 from einsumx.errors import BackendError, MemoryLimitError, excerpt
 from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import op_costs
-from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
 from einsumx.ir.records import HashedOnce, record
 from einsumx.ir.sizes import is_known
@@ -33,7 +33,7 @@ from einsumx.runtime.conversion import described, one_device
 from einsumx.runtime.execute import run_of
 from einsumx.runtime.limits import limit_bytes
 from einsumx.runtime.request import Request, Written
-from einsumx.runtime.transposed import Backward, backward
+from einsumx.runtime.transposed import backward
 from einsumx.streaming.loops import LoopWriter
 from einsumx.streaming.readers import is_host_array
 
@@ -56,9 +56,7 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
             f"while {adapter.name} traces a call, memory_limit= is a number of bytes alone, and not for einsum_frexp; "
             "call it outside of the trace, or leave memory_limit= away"
         )
-    operands = [_in_trace(number, array, adapter) for number, array in enumerate(arrays)]
-    for operand in operands:
-        loops.check(operand)
+    operands = [loops.known(_in_trace(number, array, adapter)) for number, array in enumerate(arrays)]
     if request.out is not None:
         raise BackendError("out= cannot be written while a call is traced; use the result")
     signatures = list(map(adapter.signature, operands))
@@ -66,15 +64,34 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
     contraction = front.contraction(request, adapter, described(adapter, signatures), device)
     if not all(is_known(operand.shape) for operand in contraction.operands):
         raise BackendError("memory_limit= needs sizes that are known; leave it away for a program of any size")
-    asked = BlockedContraction(
-        contraction,
-        limit_bytes(limit.amount, lambda: None),
-        (False,) * len(operands),
-        _footprint(contraction.dtype, contraction.compute_dtype),
-        is_path_free=request.is_path_free,
-        reads_ahead=False,
-    )
+    asked = _asked(adapter, contraction, limit_bytes(limit.amount, lambda: None), request.is_path_free)
     return _recorded(adapter, asked, operands)
+
+
+def traced_call(
+    operands: Sequence[Array], equation: str, _: Sequence[int], limit: int, dtype: str, accumulate: str | None,
+    conj: Sequence[int],
+) -> TracedContraction:  # fmt: skip
+    """The contraction with these arguments, the inverse of :attr:`TracedContraction.arguments`."""
+    adapter = owner(operands[0])
+    assert adapter is not None
+    request = Request(
+        equation, (), dtype=dtype, accumulate=accumulate, casting="unsafe", conj=tuple(conj), effort="estimate"
+    )
+    signatures = list(map(adapter.signature, operands))
+    device = one_device(adapter, signatures)
+    contraction = front.contraction(request, adapter, described(adapter, signatures), device)
+    return TracedContraction(_asked(adapter, contraction, limit, is_path_free=True))
+
+
+def _asked(adapter: Adapter, contraction: Contraction, limit: int, is_path_free: bool) -> BlockedContraction:
+    in_place = (adapter.cpu.arrays == "strided",) * len(contraction.operands)
+    loops, size = loops_of(adapter), itemsize(contraction.dtype)
+    whole, is_cast = prod(contraction.equation.shape) * size, contraction.compute_dtype != contraction.dtype
+    landing = ResultFootprint(copied=size * is_cast, beside=loops.scalars)
+    if loops.counts_results:
+        landing = ResultFootprint(whole, whole * is_cast, beside=loops.scalars)
+    return BlockedContraction(contraction, limit, in_place, landing, is_path_free=is_path_free, reads_ahead=False)
 
 
 def _in_trace(number: int, array: Any, adapter: Adapter) -> Array:
@@ -86,17 +103,7 @@ def _in_trace(number: int, array: Any, adapter: Adapter) -> Array:
     return adapter.from_numpy(array)
 
 
-def _footprint(dtype: str, compute_dtype: str) -> ResultFootprint:
-    """The memory for a result that the caller has: that of casts."""
-    return ResultFootprint(copied=itemsize(dtype) if compute_dtype != dtype else 0, beside=_SCALARS)
-
-
-_SCALARS = 4096
-"""Bytes for the counters of loops, and for arrays that start at multiples of 64 bytes."""
-
-
 def _recorded(adapter: Adapter, asked: BlockedContraction, operands: Sequence[Array]) -> Array:
-    _planned(adapter, asked)  # which raises MemoryLimitError now
     return loops_of(adapter).recorded(TracedContraction(asked), operands)
 
 
@@ -107,17 +114,14 @@ def _planned(adapter: Adapter, asked: BlockedContraction) -> Program | BlockedPr
     kernels = loops_of(adapter) if contraction.algebra is PLUS_TIMES else adapter
     costs = op_costs(program, kernels, program.values)
     taken = sum([cost.workspace + (cost.allocated if cost.op.out != program.result else 0) for cost in costs])
-    if taken + asked.landing.beside <= asked.limit:
+    if taken + asked.landing.cut + asked.landing.beside <= asked.limit:
         return program
+    filled = 1 - loops_of(adapter).gaps
     try:
-        return blocked_program(adapter, replace(asked, limit=int(asked.limit * (1 - _GAPS))))
+        return blocked_program(adapter, replace(asked, limit=int(asked.limit * filled)))
     except MemoryLimitError as error:
-        smallest = ceil((error.smallest or 0) / (1 - _GAPS)) + 1
+        smallest = ceil((error.smallest or 0) / filled) + 1
     raise too_small(asked.limit, smallest, contraction.equation)
-
-
-_GAPS = 1 / 8
-"""The part of the memory that compilers may leave between arrays, whose places they fix in advance."""
 
 
 @record
@@ -140,8 +144,19 @@ class TracedContraction(HashedOnce):
         return self.asked.contraction.dtype
 
     @property
+    def arguments(self) -> tuple[str, tuple[int, ...], int, str, str | None, tuple[int, ...]]:
+        """Those of :func:`traced_call` beside the operands, for contractions along any path of plus and times."""
+        contraction = self.asked.contraction
+        equation, conj = contraction.equation, contraction.conjugated
+        return equation.text, equation.shape, self.asked.limit, contraction.dtype, contraction.accumulate, conj
+
+    @property
     def _adapter(self) -> Adapter:
         return get_backend(self.asked.contraction.place.backend)
+
+    def check(self) -> None:
+        """Raise MemoryLimitError if no blocks are small enough."""
+        _planned(self._adapter, self.asked)
 
     def written(self, operands: Sequence[Array]) -> Array:
         """The result."""
@@ -174,7 +189,12 @@ class TracedContraction(HashedOnce):
         arrays = [*operands, cotangent]
         given = [arrays[other] for other in step.others]
         given += [loops.filled([cotangent], (size,), 1, own.dtype, None) for size in step.ones]
-        gradient = _recorded(adapter, self._like(step.written, given, conj, self._beside(step, own)), given)
+        part = self._like(step.written, given, conj)
+        beside = part.landing.beside + sum(step.ones) * itemsize(own.dtype)
+        if len(step.labels) < len(step.term) or own.dtype != contraction.dtype:  # it is put elsewhere, or cast
+            beside += prod(part.contraction.equation.shape) * itemsize(contraction.dtype)
+        part = replace(part, landing=part.landing._replace(beside=beside))
+        gradient = _recorded(adapter, part, given)
         gradient = loops.on_diagonal(loops.as_dtype(gradient, own.dtype), step.term)
         return adapter.reshape(gradient, step.shape) if len(step.shape) != len(step.term) else gradient
 
@@ -190,9 +210,8 @@ class TracedContraction(HashedOnce):
         return _recorded(self._adapter, asked, operands)
 
     def _like(
-        self, written: Written, operands: Sequence[Array], conj: Sequence[int],
-        landing: ResultFootprint | None = None, optimize: Optimize = "auto",
-    ) -> BlockedContraction:  # fmt: skip
+        self, written: Written, operands: Sequence[Array], conj: Sequence[int], optimize: Optimize = "auto"
+    ) -> BlockedContraction:
         """Another contraction with the same dtype of the result, and with the same limit."""
         contraction, adapter = self.asked.contraction, self._adapter
         request = Request(
@@ -201,16 +220,4 @@ class TracedContraction(HashedOnce):
         )  # fmt: skip
         known = described(adapter, list(map(adapter.signature, operands)))
         other = front.contraction(request, adapter, known, contraction.place.device)
-        return replace(
-            self.asked, contraction=other, in_place=(False,) * len(operands),
-            landing=landing or _footprint(other.dtype, other.compute_dtype), is_path_free=optimize == "auto",
-        )  # fmt: skip
-
-    def _beside(self, step: Backward, own: Operand) -> ResultFootprint:
-        """The memory for a cotangent: arrays of ones, and the result if it is cast or put on a diagonal."""
-        contraction = self.asked.contraction
-        size, ones = itemsize(contraction.dtype), sum(step.ones) * itemsize(own.dtype)
-        whole = prod([contraction.equation.sizes[label] for label in step.labels]) * size
-        is_changed = len(step.labels) < len(step.term) or own.dtype != contraction.dtype
-        footprint = _footprint(contraction.dtype, contraction.compute_dtype)
-        return footprint._replace(cut=whole if is_changed else 0, beside=_SCALARS + ones)
+        return _asked(adapter, other, self.asked.limit, optimize == "auto")
