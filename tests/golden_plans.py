@@ -243,6 +243,8 @@ def libraries() -> dict[str, tuple[Any, str]]:
     known: list[Any] = []
     for name in BUILTIN:
         for device in ("", "cpu", "cuda", "xpu"):
+            if (name, device) == ("torch", "cpu"):
+                continue  # depends on the processor
             traits = get_backend(name).traits(device)
             if traits not in known:
                 known.append(traits)

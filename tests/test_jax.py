@@ -410,3 +410,22 @@ def test_one_export_serves_symbolic_sizes_and_traces_as_few_products():
     for shapes in ((2, 4, 3), (2, 5, 3)), ((1, 6, 3), (1, 1, 3)):
         lhs, rhs = map(jnp.ones, shapes)
         assert (exported.call(lhs, rhs) == np.full((lhs.shape[0], lhs.shape[1], rhs.shape[1]), 3)).all()
+
+
+# -- derivatives ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation", ["bi,ri,or->bo", "bi,ij,bj->b", "ij,jk,kl,lm->im"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("around", [jax.jit, lambda function: function], ids=["jit", "eager"])
+def test_a_backward_pass_keeps_no_casts_of_operands_in_half_precision(equation, dtype, around):
+    operands = [array.astype(dtype) for array in arrays(equation, 8)]
+    result, pull = jax.vjp(around(partial(einsumx.einsum, equation)), *operands)
+    own = {array.unsafe_buffer_pointer() for array in operands}
+    kept = [array for array in jax.tree_util.tree_leaves(pull) if hasattr(array, "unsafe_buffer_pointer")]
+    assert [array.shape for array in kept if array.unsafe_buffer_pointer() not in own] == []
+    _, exact = jax.vjp(partial(jnp.einsum, equation), *[array.astype("float32") for array in operands])
+    for gradient, other in zip(pull(jnp.ones_like(result)), exact(jnp.ones(result.shape, "float32"))):
+        assert gradient.dtype == dtype
+        largest = float(abs(other).max())
+        np.testing.assert_allclose(gradient.astype("float32"), other, rtol=1 / 128, atol=largest / 256)

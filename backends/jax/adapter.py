@@ -532,6 +532,8 @@ class JaxAdapter(Adapter):
     def prepare(self, run: Run, program: Program) -> Run:
         if program.dtype in _WIDE and any(isinstance(op, Cast) for op in program.ops):
             run = _returning(program.dtype, run)
+        if program.dtype in HALVES and len(program.operands) > 2 and program.algebra.is_plain:
+            run = self._jax.checkpoint(run)  # a backward pass makes casts and wide intermediates again, and keeps none
         if self._options is not NO_OPTIONS:
             run = self._configured_run(run, program)
         if not self._is_alone:

@@ -77,7 +77,7 @@ class CpuTraits(Traits):
 
 _LAYOUTS = Layouts(tiny=400)
 
-# Products of half precision are computed in float32 on the CPU. oneDNN would accumulate in float32, but only on
+# Products of half precision are computed in float32 on the CPU. oneDNN accumulates bfloat16 in float32, but only on
 # processors with instructions for it; on others torch's own loop is up to a hundred times slower than casts and sgemm.
 CPU = CpuTraits(
     max_batch_axes=1,
@@ -387,7 +387,17 @@ class TorchAdapter(Adapter):
     # -- describing tensors -----------------------------------------------------------------------------
 
     def traits(self, device: str) -> Traits:
-        return {"": CPU, "cpu": CPU, "meta": CPU, "cuda": CUDA}.get(device.partition(":")[0], ACCELERATOR)
+        kind = device.partition(":")[0]
+        if kind == "cpu" and "torch" in sys.modules:  # which knows the processor
+            return self._on_this_processor
+        return {"": CPU, "cpu": CPU, "meta": CPU, "cuda": CUDA}.get(kind, ACCELERATOR)
+
+    @cached_property
+    def _on_this_processor(self) -> Traits:
+        products = imported("einsumx.backends.torch.halves").wide_products()
+        if not products:
+            return CPU
+        return replace(CPU, matmul_dtypes=CPU.matmul_dtypes | {"bfloat16"}, wide_ops=CPU.wide_ops | products)
 
     def device_model(self, device: str) -> str:
         cuda = self.xp.cuda

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 from math import prod
 from typing import TypeAlias
@@ -143,6 +144,24 @@ def _copied_bytes(operands: Sequence[Operand]) -> list[int]:
     return [0 if _merges(operand) else operand.nbytes for operand in wide]
 
 
+_COLUMNS, _MANY_VECTORS = {"float32": 3, "float64": 3}, 1 << 14
+"""The most elements of vectors, by dtype, and the least pairs of them, whose dot products are faster by columns."""
+
+BLOCK_OF_VECTORS = 1 << 16
+"""The vectors that are multiplied at a time, so that they stay in the cache from one column to the next."""
+
+
+def is_by_columns(lhs: Shape, rhs: Shape, dtype: str) -> bool:
+    """Whether a product is one of many pairs of short vectors, which is faster column by column.
+
+    >>> is_by_columns((100000, 1, 3), (100000, 3, 1), "float64"), is_by_columns((100, 1, 3), (100, 3, 1), "float64")
+    (True, False)
+    """
+    if len(lhs) != 3 or lhs[0] != rhs[0] or not lhs[1] == rhs[2] == 1:
+        return False
+    return lhs[0] >= _MANY_VECTORS and 1 < lhs[2] <= _COLUMNS.get(dtype, 0)
+
+
 def product_workspace(operands: Sequence[Operand], on_cpu: bool = True) -> int:
     """The most bytes that a product allocates, without its result; for the arguments, see :func:`loop_axis`."""
     lhs, rhs = (operand.shape for operand in operands)
@@ -157,6 +176,8 @@ def product_workspace(operands: Sequence[Operand], on_cpu: bool = True) -> int:
         back = out * (16 + itemsize(operands[0].dtype) * short)
         return max(product, back) - out * itemsize(operands[0].dtype)
     copies = sum(0 if _is_readable(operand) else operand.nbytes for operand in operands)
+    if is_by_columns(lhs, rhs, operands[0].dtype):
+        return min(lhs[0], BLOCK_OF_VECTORS) * lhs[2] * itemsize(operands[0].dtype)
     if len(batch) < 2:
         return copies if not batch else 0
     axis = loop_axis(operands, on_cpu)
@@ -218,44 +239,52 @@ IN_NUMPY = frozenset({"float16", "float32", "float64"})
 """The floating-point dtypes that NumPy has, too."""
 
 
-_KEPT = 1 << 16
+_KEPT = 1 << 17
 """Bytes of operands of which autograd should keep no casts and copies; for less, that takes longer than it is worth."""
 
-_ROWS, _VECTORS, _BROADCAST = 1 << 13, 1 << 19, 1 << 18
-"""The multiply-adds from which gradients are not autograd's of a product: of rows with rows, of a batch of vectors with
-matrices, and of arrays that broadcast. Fitted to the times of 80 contractions with their gradients.
+_LEAST = {"rows": 1 << 13, "vectors": 1 << 19, "broadcast": 1 << 18}
+"""The multiply-adds from which gradients are not autograd's of a product, by :func:`_form`. Fitted to the times of 80
+contractions with their gradients.
 """
 
 
-def multiplies_rows(contraction: Contraction, ops: Sequence[Op]) -> bool:
-    """Whether many products of two rows, by the ops of matrices, have faster gradients as one product that is summed.
+@lru_cache(maxsize=1024)
+def _form(inputs: tuple[tuple[int, ...], ...], output: tuple[int, ...]) -> str:
+    """The form of a product whose gradients autograd computes slowly; empty for others.
 
-    Those of products of matrices are products of matrices with one row or column.
+    ``"rows"`` with rows and batches of ``"vectors"`` with matrices have gradients by products of matrices with one row
+    or column. Those of a product that ``"broadcast"``s both operands are large before they are summed.
     """
-    equation, dtypes = contraction.equation, {contraction.dtype, *[operand.dtype for operand in contraction.operands]}
-    if len(equation.inputs) != 2 or contraction.conjugated or len(dtypes) > 1 or contraction.dtype not in BLAS:
+    if len(inputs) != 2:
+        return ""
+    lhs, rhs = map(set, inputs)
+    both, kept = lhs & rhs, lhs & rhs & set(output)
+    if lhs <= rhs or rhs <= lhs:
+        is_batch, has_repeats = set() < kept < both, len(both) < min(map(len, inputs))
+        return "" if not is_batch or has_repeats else "rows" if lhs == rhs else "vectors"
+    return "broadcast" if kept == both else ""
+
+
+def multiplies_rows(contraction: Contraction, ops: Sequence[Op]) -> bool:
+    """Whether products of rows by the ops of matrices have faster gradients as one product that is summed."""
+    equation, operands, dtype = contraction.equation, contraction.operands, contraction.dtype
+    if _form(equation.inputs, equation.output) != "rows" or prod(equation.sizes) < _LEAST["rows"]:
         return False
-    lhs, rhs = equation.inputs
-    is_rows = sorted(lhs) == sorted(rhs) and len(set(lhs)) == len(lhs) and 0 < len(equation.output) < len(lhs)
-    return is_rows and prod(equation.sizes) >= _ROWS and any(isinstance(op, Matmul) for op in ops)
+    is_plain = dtype in BLAS and not contraction.conjugated and all(each.dtype == dtype for each in operands)
+    return is_plain and any(isinstance(op, Matmul) for op in ops)
 
 
 def own_gradients(contraction: Contraction, ops: Sequence[Op]) -> bool:
     """Whether einsumx supplies the gradients of a contraction, as those of its ops would cost more time or memory.
 
-    Autograd keeps the casts and copies that products read. The gradients of a batch of vectors times matrices have
-    products with one row or column, and those of a product that broadcasts are large before they are summed.
+    Autograd keeps the casts and copies that products read.
     """
-    operands, equation = contraction.operands, contraction.equation
-    if kind(contraction.dtype) != "c" and "c" in [kind(operand.dtype) for operand in operands]:
-        return False  # imaginary parts are dropped before the product
-    is_pair, is_large = len(operands) == 2, sum([operand.nbytes for operand in operands]) >= _KEPT
-    copies = any(op.effect == "copy" for op in ops)
-    if not is_pair or (copies and is_large):
-        return copies and is_large and (is_pair or contraction.dtype in HALVES)
-    lhs, rhs = map(set, equation.inputs)
-    both, steps = lhs & rhs, prod(equation.sizes)
-    kept = both & set(equation.output)
-    if lhs <= rhs or rhs <= lhs:
-        return steps >= _VECTORS and lhs != rhs and set() < kept < both
-    return steps >= _BROADCAST and kept == both
+    operands, equation, dtype = contraction.operands, contraction.equation, contraction.dtype
+    copies = "copy" in [op.effect for op in ops]
+    if copies and sum([operand.nbytes for operand in operands]) > _KEPT:
+        is_own = len(operands) == 2 or (len(operands) > 2 and dtype in HALVES)
+    else:
+        form = _form(equation.inputs, equation.output)
+        is_own = form in ("vectors", "broadcast") and prod(equation.sizes) >= _LEAST[form]
+    # Where a real result has complex operands, imaginary parts are dropped before the product.
+    return is_own and (kind(dtype) == "c" or "c" not in [kind(operand.dtype) for operand in operands])

@@ -14,11 +14,13 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch.choices import (
+    BLOCK_OF_VECTORS,
     INTEGERS,
     LARGEST,
     SIGNED,
     copies_turned,
     digits_of,
+    is_by_columns,
     loop_axis,
     pays_in_floats,
 )
@@ -224,7 +226,8 @@ def product(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
         kernel = _batched(batch[0], lhs[0] == rhs[0])
         kernel = kernel if 1 in (rows, cols) else _placed(kernel, (*batch, rows, cols), dtype)
     is_by_vectors = 1 in (rows, cols) and rows * lhs[-1] * cols > _SMALL
-    return _vector_first(kernel, rows, cols) if is_by_vectors else kernel
+    kernel = _vector_first(kernel, rows, cols) if is_by_vectors else kernel
+    return _by_columns(kernel, batch[0], lhs[-1]) if is_by_columns(lhs, rhs, dtype) else kernel
 
 
 def product_of_parts(lhs: Shape, rhs: Shape, dtype: str) -> Kernel:
@@ -416,6 +419,25 @@ def _batched(count: int, same_batch: bool) -> Kernel:
     if same_batch:
         return _bmm
     return lambda lhs, rhs, out=None: _bmm(lhs.expand(count, -1, -1), rhs.expand(count, -1, -1), out=out)
+
+
+def _by_columns(kernel: Kernel, count: int, length: int) -> Kernel:
+    """Dot products of many pairs of short vectors, column by column: MKL starts a product for each pair."""
+    blocks = [slice(start, start + BLOCK_OF_VECTORS) for start in range(0, count, BLOCK_OF_VECTORS)]
+
+    def product(lhs: Array, rhs: Array) -> Array:
+        if is_observed((lhs, rhs)):
+            return kernel(lhs, rhs)
+        left, right, result = lhs[:, 0], rhs[:, :, 0], lhs.new_empty(count)
+        products = lhs.new_empty(min(count, BLOCK_OF_VECTORS), length)
+        for rows in blocks:
+            terms = torch.mul(left[rows], right[rows], out=products[: min(rows.stop, count) - rows.start])
+            total = torch.add(terms[:, 0], terms[:, 1], out=result[rows])
+            for column in range(2, length):
+                total.add_(terms[:, column])
+        return result[:, None, None]
+
+    return product
 
 
 def _vector_first(kernel: Kernel, rows: int, cols: int) -> Kernel:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Hashable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from einsumx.dtypes import kind
 from einsumx.ir.cost_model import LOPSIDED, depends_on_turns
 from einsumx.ir.layout import OVERLAPS, cut
 from einsumx.ir.loops import Loops, natural_order
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 _SMALL = 4096
 """The most multiply-adds, or elements of a copy, that take less time than a search for better ops."""
+
+_SMALL_OUTER, _LONG_ROW = 1 << 14, 32
+"""The most elements of an outer product of real numbers that is one call of the framework's own einsum, instead of a
+view and a multiplication, and the least of a row."""
 
 _SMALL_IN_A_STEP = 1 << 16
 """The same for an inner step of a network, as the search for a network also is that of its modules."""
@@ -393,6 +398,8 @@ class Recipe:
                 return self.native(self._small_result())
         if not is_ready:
             return None
+        if inner == 1 and steps <= _SMALL_OUTER and rules.has_einsum and self._is_outer(rows, cols, rules):
+            return self.native(self._small_result())
         if inner == 1 and (is_vector or not rules.traits.outer_by_matmul):
             return self._multiply(sizes, rules)
         if not is_matmul:
@@ -400,6 +407,11 @@ class Recipe:
         if self.batch and rows == cols == 1 and not may_be_native:
             return None
         return SizedProduct(self, sizes, rules, (matrices, rows, cols, inner)).calls(may_be_native)
+
+    def _is_outer(self, rows: int, cols: int, rules: Rules) -> bool:
+        """Whether it is the outer product of two long real vectors."""
+        is_real = self.count == 2 and not self.batch and kind(rules.dtype) != "c"
+        return is_real and min(rows, cols) >= _LONG_ROW
 
     def _takes_ones(self, inner: int) -> bool:
         """Whether the recipe holds for axes of size 1: arrays are in order, and none is in the way or summed alone."""
