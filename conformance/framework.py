@@ -58,6 +58,7 @@ class Framework:
         immutable: why arrays cannot be written to; empty if they can.
         shares_parts: whether a part of an array has the array's memory, so that writing to one changes the other.
         unlimited: why einsumx refuses memory limits for the library's arrays; empty if it keeps them.
+        traced_limits: whether it keeps them too where the library traces a call.
         no_exponents: why ``einsum_frexp`` refuses the library's arrays; empty if it takes them.
         semirings: whether einsumx computes in semirings other than that of truth values on the library's arrays.
         positions: whether einsumx finds the positions of the largest terms of a semiring.
@@ -90,6 +91,7 @@ class Framework:
     immutable: str = ""
     shares_parts: bool = True
     unlimited: str = ""
+    traced_limits: bool = False
     no_exponents: str = ""
     semirings: bool = False
     positions: bool = True

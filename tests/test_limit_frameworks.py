@@ -98,16 +98,6 @@ def test_a_fraction_of_an_unknown_amount_is_an_error():
         limit_bytes(0.5, lambda: None)
 
 
-def test_jax_tracers_are_refused(jax):
-
-    def function(array):
-        return einsum("ij->j", array, memory_limit="1MB").sum()
-
-    for transformed in (jax.jit(function), jax.grad(function)):
-        with pytest.raises(BackendError, match="traces them"):
-            transformed(jax.numpy.ones((3, 4)))
-
-
 def test_hybridized_blocks_of_mxnet_are_refused():
     pytest.importorskip("mxnet")
     mxnet = framework_of("mxnet")

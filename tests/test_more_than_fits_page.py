@@ -8,7 +8,7 @@ import pytest
 from processes import ended, printed
 
 TEXT = (Path(__file__).parents[1] / "docs" / "more-than-fits.md").read_text(encoding="utf-8")
-FIRST, PLAN, ERROR, MAPS, HDF5, RESUME, TORCH, DEVICES, EXECUTOR, OPENED, RAY, DASK = re.findall(
+FIRST, PLAN, ERROR, MAPS, HDF5, RESUME, TORCH, JIT, DEVICES, EXECUTOR, OPENED, RAY, DASK = re.findall(
     r"```python\n(.*?)```", TEXT, re.DOTALL
 )
 
@@ -74,6 +74,12 @@ def test_gradients_are_computed_under_the_limit(capsys):
     pytest.importorskip("torch")
     run(TORCH)
     assert capsys.readouterr().out == "tensor(400.)\n"
+
+
+def test_a_compiled_program_of_jax_keeps_the_limit(capsys):
+    pytest.importorskip("jax")
+    run(JIT)
+    assert capsys.readouterr().out == "False\nTrue\n"
 
 
 def test_blocks_run_on_several_devices():

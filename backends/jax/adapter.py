@@ -14,11 +14,12 @@ from operator import or_
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Exponents, Semirings
+from einsumx.adapters.facets import BlockAccess, Exponents, Loops, Semirings
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.algebra.powers import traced_exponent, traced_powers
+from einsumx.backends.jax.loops import JaxLoops
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, excerpt, shown
 from einsumx.host.free_memory import free_host_bytes
@@ -63,8 +64,8 @@ class JaxBlocks(BlockAccess):
     def check_eager(self, array: Array) -> None:
         if self.adapter._is_traced(array) or self.adapter._is_traced(self.adapter._probe()):
             raise BackendError(
-                "memory_limit= works for arrays, not while jax.jit, jax.grad or jax.vmap traces them, because XLA "
-                "decides what is in memory there; call einsum outside of the trace, or leave memory_limit= away"
+                "a plan in blocks is made of shapes or of arrays with values, not while jax.jit, jax.grad or jax.vmap "
+                "traces them"
             )
         if len(array.sharding.device_set) > 1:
             raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.adapter.device(array)}")
@@ -187,6 +188,7 @@ class JaxAdapter(Adapter):
     cpu = TRAITS
     constant_dtypes = False
     blocks = cached_property(JaxBlocks)
+    loops: cached_property[Loops | None] = cached_property(JaxLoops)
     exponents = cached_property(JaxExponents)
     semirings: cached_property[Semirings | None] = cached_property(JaxSemirings)
 
@@ -258,6 +260,16 @@ class JaxAdapter(Adapter):
         if name not in _NUMBERS and name != "bool":
             raise BackendError(f"jax: einsum computes in no dtype {excerpt(name)}")
         return name
+
+    def copied_bytes(self, op: Op, operands: Sequence[Operand]) -> int:
+        """The most bytes that XLA's copies of operands and of the result take, in other orders or in float32."""
+        shapes, dtype = [operand.shape for operand in operands], operands[0].dtype
+        if not isinstance(op, Native) or not _is_product(op):
+            return 0
+        sizes = op.by_letter(shapes)
+        copied = min([copied for sides in ((0, 1), (1, 0)) for copied, _ in _ways(op, sides, sizes)])
+        wide = sum(map(prod, shapes)) + prod([sizes[label] for label in op.output]) if dtype in HALVES else 0
+        return copied * itemsize(dtype) + wide * itemsize("float32")
 
     @cached_property
     def is_mode_set(self) -> Callable[[], bool]:  # type: ignore[override]

@@ -61,6 +61,12 @@ def cases() -> Iterator[Case]:
         repeated = examples("i,ij->j  300 300,3")
         yield from limited(repeated, dtype=dtype, layout="broadcast", fill=fill, about="equal terms")
 
+    traced = partial(cases_of, "memory limit", is_right_under_the_smallest_limit_when_traced, about="traced")
+    for example in _EQUATIONS:
+        yield from traced([example], full=example not in FEW)
+    for dtype in ("bool", "int8", "float16", "complex64"):
+        yield from traced(product, dtype=dtype, fill="range" if dtype == "int8" else "normal", full=True)
+
     check = gives_the_gradients_under_the_smallest_limit
     gradients = partial(cases_of, "memory limit", check, about="gradients")
     for example in _EQUATIONS:
@@ -82,6 +88,20 @@ def is_right_under_the_smallest_limit(case: Case, subject: Subject, times: int =
     subject.judge(call_within_smallest(subject, partial(subject.call, case, arrays, **options), times), expected)
     read = [place for place in range(len(arrays)) if place != case.over]
     subject.judge_unchanged([arrays[place] for place in read], [hosts[place] for place in read])
+
+
+def is_right_under_the_smallest_limit_when_traced(case: Case, subject: Subject) -> None:
+    """The same in a function that is traced and compiled, whose operands and result do not count."""
+    framework = subject.framework
+    if not framework.traced_limits:
+        raise NotApplicable(f"where {subject.name} traces a call, a memory limit is an error")
+    hosts, arrays = subject.operands(case)
+
+    def call(memory_limit: int) -> Any:
+        function = partial(subject.bound(case), memory_limit=memory_limit)
+        return framework.transformed(framework.transforms[0], function)(*arrays)
+
+    subject.judge(call_within_smallest(subject, call), subject.expected(case, hosts))
 
 
 def gives_the_gradients_under_the_smallest_limit(case: Case, subject: Subject) -> None:

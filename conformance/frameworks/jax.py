@@ -21,6 +21,7 @@ class JaxFramework(Framework):
     transforms = ("jit", "vmap", "dynamic")
     second_order = True
     differentiates_eagerly = False
+    traced_limits = True
     imports = ("import jax.numpy as jnp",)
     code = "jnp.array({values}, {dtype!r})"
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         BlockAccess,
         Exponents,
         Gradients,
+        Loops,
         MemoryOrders,
         OutAccess,
         Semirings,
@@ -144,6 +145,11 @@ class Adapter(Primitives):
     def blocks(self) -> BlockAccess | None:
         """Contractions under a memory limit; None if the framework cannot keep one."""
         return facets.BlockAccess(self)
+
+    @cached_property
+    def loops(self) -> Loops | None:
+        """The same in a traced program; None if the framework traces none, or writes no loops there."""
+        return None
 
     @cached_property
     def out(self) -> OutAccess | None:

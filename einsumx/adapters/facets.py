@@ -18,6 +18,7 @@ from einsumx.imports import LazyModule
 
 if TYPE_CHECKING:
     from einsumx.adapters.staging import Ring
+    from einsumx.ir.operand import Operand
     from einsumx.ir.ops import Matmul, Op
 
 np: Any = LazyModule("numpy")
@@ -282,6 +283,89 @@ class Gradients(ABC):
         """The last axis becomes two, with the array as their diagonal and zeros elsewhere."""
 
 
+class TracedCall(Protocol):
+    """A contraction under a memory limit in a traced program; two that compute the same are equal."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's shape."""
+
+    @property
+    def dtype(self) -> str:
+        """The result's dtype, by name."""
+
+    def written(self, operands: Sequence[Any]) -> Array:
+        """The result, from what :class:`Loops` records."""
+
+    def tangent(self, number: int, operands: Sequence[Any], tangent: Array) -> Array:
+        """The tangent of the result from that of one operand, within the same limit; BackendError if there is none."""
+
+    def cotangent(self, number: int, operands: Sequence[Any], cotangent: Array) -> Array:
+        """The cotangent of an operand from that of the result, within the same limit; complex numbers stay as they are.
+
+        The operand itself is ignored.
+        """
+
+    def batched(self, operands: Sequence[Any], axes: Sequence[int | None]) -> Array:
+        """The results for all operands along a new axis, the first of the result, within the same limit.
+
+        ``axes`` says where the operands have that axis; None if they lack it.
+        """
+
+
+class Loops(Part):
+    """Contractions under a memory limit in a traced program, as loops of the framework's compiler.
+
+    What the compiler is told to compute or read after an array, it may not do earlier, where it would take memory.
+    """
+
+    def is_traced(self, arrays: Sequence[Array]) -> bool:
+        """Whether operations on these arrays are traced now."""
+        raise NotImplementedError
+
+    def check(self, array: Array) -> None:
+        """Raise BackendError for an array that is not to be cut into blocks."""
+
+    def workspace(self, op: Op, operands: Sequence[Operand], device: str = "") -> int:
+        """The most bytes that a compiled program takes to run ``op``, without its result."""
+        workspace: int = self.adapter.workspace(op, operands, device)
+        return workspace
+
+    def recorded(self, call: TracedCall, operands: Sequence[Array]) -> Array:
+        """The result of ``call``, as one operation with its derivatives, if the framework has such."""
+        return call.written(operands)
+
+    def loop(self, count: int, body: Callable[[Any, Array], Array], carry: Array) -> Array:
+        """``carry`` after ``carry = body(number, carry)`` for each number below ``count``."""
+        raise NotImplementedError
+
+    def part(self, array: Array, box: Sequence[tuple[Any, int]], after: Array | None) -> Array:
+        """The elements in ``box``, which has a start and a size for each axis, read after another array is computed.
+
+        A part that would end outside of the array starts earlier.
+        """
+        raise NotImplementedError
+
+    def put(self, out: Array, starts: Sequence[Any], block: Array) -> Array:
+        """``out`` with a block in its dtype written at ``starts``, in place; a start may be too large, as in a part."""
+        raise NotImplementedError
+
+    def filled(self, like: Sequence[Array], shape: tuple[int, ...], value: float, dtype: str, after: Any) -> Array:
+        """An array of one value on the devices of others, made after another array is computed."""
+        raise NotImplementedError
+
+    def as_dtype(self, array: Array, dtype: str) -> Array:
+        """``array`` in another dtype; its real part if that is real."""
+        raise NotImplementedError
+
+    def on_diagonal(self, array: Array, term: Sequence[int]) -> Array:
+        """The array with an axis for each label of ``term``, which may repeat, and zeros off their diagonals.
+
+        The axes of the array are those labels, each once, in the same order.
+        """
+        raise NotImplementedError
+
+
 class MemoryOrders(Part):
     """The memory orders of arrays, for ``order=``."""
 
@@ -470,6 +554,12 @@ def blocks_of(adapter: Any) -> BlockAccess:
     """The blocks of a framework's arrays; a BackendError if contractions of them cannot keep a memory limit."""
     blocks: BlockAccess = adapter.blocks or _refuse(adapter, "blocks")
     return blocks
+
+
+def loops_of(adapter: Any) -> Loops:
+    """How a framework writes loops in a traced program; a BackendError if it writes none."""
+    loops: Loops = adapter.loops or _refuse(adapter, "loops")
+    return loops
 
 
 def out_of(adapter: Any) -> OutAccess:

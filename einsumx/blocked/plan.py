@@ -83,7 +83,7 @@ def _best_blocking(adapter: Adapter, request: BlockedContraction, *, fastest: bo
         best, fits = search.block(share, pieces=request.pieces, fastest=fastest)
         if fits and not fastest:
             best = replace(best, seconds=0.0)  # no other path can be faster
-        elif fits and best.order and not all(request.in_place) and together == 1:
+        elif fits and best.order and request.reads_ahead and not all(request.in_place) and together == 1:
             ahead, ahead_fits = search.block(limit, read_ahead=True, pieces=request.pieces)
             if ahead_fits and ahead.seconds < _WORTH * best.seconds:
                 best = ahead

@@ -26,6 +26,7 @@ class BlockedContraction(HashedOnce):
         together: how many blocks are computed or held at once, and share the memory that the result leaves.
         pieces: the least number of pieces to cut the contraction into, if its sizes allow it.
         is_path_free: whether other paths may be tried too.
+        reads_ahead: whether blocks may be read before they are needed.
     """
 
     contraction: Contraction
@@ -36,6 +37,7 @@ class BlockedContraction(HashedOnce):
     together: int = 1
     pieces: int = 1
     is_path_free: bool = True
+    reads_ahead: bool = True
 
     def read_rate(self, number: int) -> float:
         """The bytes a second at which an operand is read."""

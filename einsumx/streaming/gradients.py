@@ -14,6 +14,7 @@ from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.scaled import FrexpResult, times_power
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
+from einsumx.imports import LazyModule
 from einsumx.ir.operand import Operand
 from einsumx.ir.parse import symbol
 from einsumx.runtime.conversion import arrays_of
@@ -21,11 +22,15 @@ from einsumx.runtime.factors import check_kinds, common_dtype
 from einsumx.runtime.request import Request
 from einsumx.runtime.results import sum_dtype
 from einsumx.runtime.transposed import backward, gradients_of, ones, placed
+from einsumx.streaming.readers import framework_of
 from einsumx.streaming.run import check_resumable, plan_within, run_blocks
 from einsumx.streaming.writers import overlap
 
 if TYPE_CHECKING:
     from einsumx.blocked.derivatives import Passes
+    from einsumx.streaming import traced
+else:
+    traced = LazyModule("einsumx.streaming.traced")
 
 
 class RecordedContraction:
@@ -93,6 +98,12 @@ def recorded(request: Request, beside: int = 0) -> Array:
     Raises:
         MemoryLimitError: it or its gradients do not fit.
     """
+    adapter, arrays = framework_of(request.operands, request.adapter)
+    if adapter.loops is not None and adapter.loops.is_traced(arrays):
+        if request.factors is None:
+            return traced.recorded(request, adapter, arrays)
+        alone = replace(request, factors=None, added=None)
+        return _sum(request, traced.recorded(alone, adapter, arrays))
     if request.factors is not None and request.added is not request.out:
         return _added(request)
     limited = plan_within(request, beside)
@@ -130,9 +141,7 @@ def _added(request: Request) -> Array:
         )  # fmt: skip
         factors.within(dtype)  # raises before any work
         copies = 2 * prod(program.shape) * itemsize(dtype)
-        result = adapter.boxed(recorded(alone, copies), program.dtype)
-        keywords = {"dtype": request.dtype, "casting": request.casting, "order": request.order}
-        return hooks.addeinsum(added, _identity(result), result, **factors._asdict(), **keywords)
+        return _sum(request, adapter.boxed(recorded(alone, copies), program.dtype))
     if factors.beta == 0:
         return recorded(replace(request, added=out))
     check_resumable(request)
@@ -146,6 +155,13 @@ def _added(request: Request) -> Array:
     recorded(replace(request, factors=factors._replace(beta=0), added=out))
     factors = factors._replace(alpha=factors.beta, beta=1)
     return recorded(replace(written, written=_identity(added), operands=[added], factors=factors, added=out))
+
+
+def _sum(request: Request, result: Array) -> Array:
+    """The sum of the result of a contraction and of the array that a call adds it to, as a new array."""
+    assert request.factors is not None
+    keywords = {"dtype": request.dtype, "casting": request.casting, "order": request.order}
+    return hooks.addeinsum(request.added, _identity(result), result, **request.factors._asdict(), **keywords)
 
 
 def _identity(array: Array) -> str:

@@ -61,13 +61,15 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
             is_path_free=request.is_path_free,
         ),
     )  # fmt: skip
-    may_be_mapped, gradients = adapter.name == "numpy", adapter.gradients
+    may_be_mapped, gradients, loops = adapter.name == "numpy", adapter.gradients, adapter.loops
     is_lazy = None if type(blocks).is_lazy is BlockAccess.is_lazy else blocks.is_lazy
     checks = [] if type(blocks).check_eager is BlockAccess.check_eager else [blocks.check_eager]
     if type(adapter).synchronize is not Arrays.synchronize:
         checks.append(adapter.synchronize)
 
     def run(*arrays: Array) -> Any:  # it enters few functions, as a call may be small
+        if loops is not None and loops.is_traced(arrays):
+            return recording.recorded(replace(request, operands=arrays))
         for check in checks:
             for array in arrays:
                 check(array)

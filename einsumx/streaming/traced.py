@@ -1,0 +1,216 @@
+"""Contractions under a memory limit in traced programs: the blocks of an eager run, as loops of the compiler.
+
+A contraction is one operation of the trace, with derivatives of its own: each is a contraction of the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, prod
+from typing import Any
+
+from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.facets import loops_of
+from einsumx.adapters.registry import get_backend, owner
+from einsumx.algebra.semiring import SemiringAlgebra
+from einsumx.blocked.cost import ResultFootprint
+from einsumx.blocked.plan import blocked_program, too_small
+from einsumx.blocked.program import BlockedContraction, BlockedProgram
+from einsumx.dtypes import itemsize
+from einsumx.errors import BackendError, MemoryLimitError, excerpt
+from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.cost import op_costs
+from einsumx.ir.operand import Operand
+from einsumx.ir.program import Program
+from einsumx.ir.records import HashedOnce, record
+from einsumx.ir.sizes import is_known
+from einsumx.ir.text import quantity
+from einsumx.planner.lower import lower
+from einsumx.planner.path import Optimize
+from einsumx.runtime import front
+from einsumx.runtime.conversion import described, one_device
+from einsumx.runtime.execute import run_of
+from einsumx.runtime.limits import limit_bytes
+from einsumx.runtime.request import Request, Written
+from einsumx.runtime.transposed import Backward, backward
+from einsumx.streaming.loops import LoopWriter
+from einsumx.streaming.readers import is_host_array
+
+
+def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array:
+    """The result of a call whose limit is kept in a traced program, where the caller's arrays do not count.
+
+    Args:
+        request: the call.
+        adapter: of the framework that traces it.
+        arrays: the operands, some of which may be NumPy's.
+
+    Raises:
+        MemoryLimitError: no blocks are small enough.
+        BackendError: the limit asks for more than a number of bytes, or an operand is stored or sharded.
+    """
+    limit, loops = request.limit, loops_of(adapter)
+    if not limit.is_lasting or request.algebra.has_exponents:
+        raise BackendError(
+            f"while {adapter.name} traces a call, memory_limit= is a number of bytes alone, and not for einsum_frexp; "
+            "call it outside of the trace, or leave memory_limit= away"
+        )
+    operands = [_in_trace(number, array, adapter) for number, array in enumerate(arrays)]
+    for operand in operands:
+        loops.check(operand)
+    if request.out is not None:
+        raise BackendError("out= cannot be written while a call is traced; use the result")
+    signatures = list(map(adapter.signature, operands))
+    request, device = request.named(adapter), one_device(adapter, signatures)
+    contraction = front.contraction(request, adapter, described(adapter, signatures), device)
+    if not all(is_known(operand.shape) for operand in contraction.operands):
+        raise BackendError("memory_limit= needs sizes that are known; leave it away for a program of any size")
+    asked = BlockedContraction(
+        contraction,
+        limit_bytes(limit.amount, lambda: None),
+        (False,) * len(operands),
+        _footprint(contraction.dtype, contraction.compute_dtype),
+        is_path_free=request.is_path_free,
+        reads_ahead=False,
+    )
+    return _recorded(adapter, asked, operands)
+
+
+def _in_trace(number: int, array: Any, adapter: Adapter) -> Array:
+    """An operand as an array of the framework, which may be a constant of the trace."""
+    if owner(array) is adapter:
+        return array
+    if not is_host_array(array):
+        raise BackendError(f"operand {number} is stored, and cannot be read while {adapter.name} traces the call")
+    return adapter.from_numpy(array)
+
+
+def _footprint(dtype: str, compute_dtype: str) -> ResultFootprint:
+    """The memory for a result that the caller has: that of casts."""
+    return ResultFootprint(copied=itemsize(dtype) if compute_dtype != dtype else 0, beside=_SCALARS)
+
+
+_SCALARS = 4096
+"""Bytes for the counters of loops, and for arrays that start at multiples of 64 bytes."""
+
+
+def _recorded(adapter: Adapter, asked: BlockedContraction, operands: Sequence[Array]) -> Array:
+    _planned(adapter, asked)  # which raises MemoryLimitError now
+    return loops_of(adapter).recorded(TracedContraction(asked), operands)
+
+
+def _planned(adapter: Adapter, asked: BlockedContraction) -> Program | BlockedProgram:
+    """The plan without blocks, if all its intermediates fit at once, whenever the compiler computes them."""
+    contraction = asked.contraction
+    program: Program = contraction.algebra.lowered(lower(contraction))
+    kernels = loops_of(adapter) if contraction.algebra is PLUS_TIMES else adapter
+    costs = op_costs(program, kernels, program.values)
+    taken = sum([cost.workspace + (cost.allocated if cost.op.out != program.result else 0) for cost in costs])
+    if taken + asked.landing.beside <= asked.limit:
+        return program
+    try:
+        return blocked_program(adapter, replace(asked, limit=int(asked.limit * (1 - _GAPS))))
+    except MemoryLimitError as error:
+        smallest = ceil((error.smallest or 0) / (1 - _GAPS)) + 1
+    raise too_small(asked.limit, smallest, contraction.equation)
+
+
+_GAPS = 1 / 8
+"""The part of the memory that compilers may leave between arrays, whose places they fix in advance."""
+
+
+@record
+class TracedContraction(HashedOnce):
+    """A contraction under a memory limit, as an operation of a traced program; see :class:`TracedCall`."""
+
+    asked: BlockedContraction
+
+    def __repr__(self) -> str:
+        return f"{excerpt(self.asked.contraction.equation.text)} within {quantity(self.asked.limit, 'B')}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The result's shape."""
+        return self.asked.contraction.equation.shape
+
+    @property
+    def dtype(self) -> str:
+        """The result's dtype."""
+        return self.asked.contraction.dtype
+
+    @property
+    def _adapter(self) -> Adapter:
+        return get_backend(self.asked.contraction.place.backend)
+
+    def written(self, operands: Sequence[Array]) -> Array:
+        """The result."""
+        adapter = self._adapter
+        program = _planned(adapter, self.asked)
+        if isinstance(program, BlockedProgram):
+            return LoopWriter(program, adapter, operands).result()
+        return adapter.boxed(run_of(program, adapter)(*operands), self.dtype)
+
+    def tangent(self, number: int, operands: Sequence[Array], tangent: Array) -> Array:
+        """The tangent of the result from that of one operand, in which it is linear; BackendError if it is not."""
+        algebra = self.asked.contraction.algebra
+        if isinstance(algebra, SemiringAlgebra):
+            raise BackendError(
+                f"under memory_limit= there are no gradients in the semiring {algebra.name!r}; leave memory_limit= "
+                "away, or stop the gradients of the operands"
+            )
+        return _recorded(self._adapter, self.asked, [*operands[:number], tangent, *operands[number + 1 :]])
+
+    def cotangent(self, number: int, operands: Sequence[Array], cotangent: Array) -> Array:
+        """The cotangent of an operand from that of the result."""
+        asked, adapter = self.asked, self._adapter
+        contraction, loops = asked.contraction, loops_of(adapter)
+        step, own, last = backward(contraction.equation, number), contraction.operands[number], len(operands)
+        was_conjugated = number in contraction.conjugated
+        conj = tuple([
+            place for place, other in enumerate(step.others)
+            if (was_conjugated if other == last else (other in contraction.conjugated) != was_conjugated)
+        ])  # fmt: skip
+        arrays = [*operands, cotangent]
+        given = [arrays[other] for other in step.others]
+        given += [loops.filled([cotangent], (size,), 1, own.dtype, None) for size in step.ones]
+        gradient = _recorded(adapter, self._like(step.written, given, conj, self._beside(step, own)), given)
+        gradient = loops.on_diagonal(loops.as_dtype(gradient, own.dtype), step.term)
+        return adapter.reshape(gradient, step.shape) if len(step.shape) != len(step.term) else gradient
+
+    def batched(self, operands: Sequence[Array], axes: Sequence[int | None]) -> Array:
+        """The results for all operands along a new axis, the first of the result."""
+        contraction = self.asked.contraction
+        new, terms = len(contraction.equation.sizes), []
+        for term, axis in zip(contraction.equation.inputs, axes):
+            terms.append(term if axis is None else (*term[:axis], new, *term[axis:]))
+        written = tuple(terms), (new, *contraction.equation.output)
+        optimize = "auto" if self.asked.is_path_free else contraction.path
+        asked = self._like(written, operands, contraction.conjugated, optimize=optimize)
+        return _recorded(self._adapter, asked, operands)
+
+    def _like(
+        self, written: Written, operands: Sequence[Array], conj: Sequence[int],
+        landing: ResultFootprint | None = None, optimize: Optimize = "auto",
+    ) -> BlockedContraction:  # fmt: skip
+        """Another contraction with the same dtype of the result, and with the same limit."""
+        contraction, adapter = self.asked.contraction, self._adapter
+        request = Request(
+            written, (), dtype=contraction.dtype, accumulate=contraction.accumulate, casting="unsafe",
+            optimize=optimize, conj=tuple(conj), algebra=contraction.algebra, effort="estimate",
+        )  # fmt: skip
+        known = described(adapter, list(map(adapter.signature, operands)))
+        other = front.contraction(request, adapter, known, contraction.place.device)
+        return replace(
+            self.asked, contraction=other, in_place=(False,) * len(operands),
+            landing=landing or _footprint(other.dtype, other.compute_dtype), is_path_free=optimize == "auto",
+        )  # fmt: skip
+
+    def _beside(self, step: Backward, own: Operand) -> ResultFootprint:
+        """The memory for a cotangent: arrays of ones, and the result if it is cast or put on a diagonal."""
+        contraction = self.asked.contraction
+        size, ones = itemsize(contraction.dtype), sum(step.ones) * itemsize(own.dtype)
+        whole = prod([contraction.equation.sizes[label] for label in step.labels]) * size
+        is_changed = len(step.labels) < len(step.term) or own.dtype != contraction.dtype
+        footprint = _footprint(contraction.dtype, contraction.compute_dtype)
+        return footprint._replace(cut=whole if is_changed else 0, beside=_SCALARS + ones)
