@@ -110,7 +110,7 @@ def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], l
 
     ``C`` and ``F`` order; ``rolled``: stored with the last axis first; ``permuted:201``: stored with its axes in this
     order; ``gaps`` between rows; ``stepped``: every other element of a row; ``reversed`` along all axes;
-    ``expanded:01``: these axes have stride 0.
+    ``expanded:01``: these axes have stride 0; ``windows``: each row starts one element after the one before.
     """
     word, _, axes = layout.partition(":")
     match word:
@@ -133,6 +133,9 @@ def laid_out(random: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], l
             small = random(tuple(1 if str(axis) in axes else size for axis, size in enumerate(shape)))
             strides = [0 if str(axis) in axes else stride for axis, stride in enumerate(small.strides)]
             return np.lib.stride_tricks.as_strided(small, shape, strides)
+        case "windows":
+            line = random((sum(shape) - 1,))
+            return np.lib.stride_tricks.as_strided(line, shape, line.strides * 2)
         case _:
             raise ValueError(f"there is no layout {layout!r}")
 
@@ -253,8 +256,8 @@ def random_layout(rng: Random, rank: int) -> str:
     return f"expanded:{rng.randrange(rank)}" if word == "expanded" else word
 
 
-REAL_TIMES_COMPLEX = "real times complex"
-"""The class of problems whose first operand is real."""
+REAL_TIMES_COMPLEX, WINDOWS = "real times complex", "sliding windows"
+"""The class of problems whose first operand is real, and that of those whose operand with labels ni shows windows."""
 
 CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
     "outer products": {
@@ -265,6 +268,8 @@ CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
     "tiny matrices": {"nij,njk->nik": {"n": (10, 100_000), "i": (2, 8), "j": (2, 8), "k": (2, 8)}},
     "matrices times vectors": {"nij,nj->ni": {"n": (10, 3000), "i": (2, 300), "j": (2, 300)}},
     "short rows": {"ni,ni->n": {"n": (100, 1_000_000), "i": (2, 32)}},
+    "products of three": {"a,ab,b->ab": dict.fromkeys("ab", (2, 3000))},
+    WINDOWS: {"ni,fi->nf": {"n": (1000, 300_000), "i": (4, 200), "f": (2, 16)}},
     "rows times numbers": {"n,ni->ni": {"n": (100, 1_000_000), "i": (2, 32)}},
     "a tall matrix": {"ai,ij->aj": {"a": (1000, 300_000), "i": (2, 32), "j": (2, 32)}},
     "MTTKRP": {"ijk,ir,jr->kr": {**dict.fromkeys("ijk", (10, 200)), "r": (4, 64)}},
@@ -287,7 +292,7 @@ CLASSES: dict[str, dict[str, dict[str, tuple[int, int]]]] = {
 }
 """By class, equations with the bounds of each label's size; operands and result get random axis orders."""
 
-EVERYDAY = 96
+EVERYDAY = 98
 """The problems of the classes in the group ``everyday``."""
 
 LARGEST = 3e7
@@ -306,11 +311,13 @@ def class_problems(seed: int, count: int) -> Iterator[Problem]:
             if 1e3 < max(prod([sizes[label] for label in term]) for term in terms) < LARGEST:
                 break
         *inputs, output = ["".join(rng.sample(term, len(term))) for term in terms]
-        spelling = f"{','.join(rng.sample(inputs, len(inputs)))}->{output}"
+        inputs = rng.sample(inputs, len(inputs))
+        spelling = f"{','.join(inputs)}->{output}"
         dtype, is_real = rng.choice(("float32", "float64")), name == REAL_TIMES_COMPLEX
         if is_real:
             dtype = {"float32": "complex64", "float64": "complex128"}[dtype]
-        yield sized(name, spelling, sizes, dtype=dtype, is_real=is_real)
+        layouts = tuple(["windows" if {*term} == {*"ni"} else "C" for term in inputs]) if name == WINDOWS else ()
+        yield sized(name, spelling, sizes, dtype=dtype, layouts=layouts, is_real=is_real)
 
 
 def read(group: str, line: str) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWar
 
 HALF, SINGLE, DOUBLE, COMPLEX = torch.bfloat16, torch.float32, torch.float64, torch.complex128
 
-LINEAR = "bi,oi->bo", (256, 256), (64, 256)
+LINEAR = "bi,oi->bo", (128, 256), (64, 256)
 TRIANGLE = "ikc,jkc->ijc", (16, 40, 64), (24, 40, 64)
 FORM = "bi,ij,bj->b", (64, 256), (256, 200), (64, 200)
 """The copies and casts of these are large."""

@@ -89,9 +89,9 @@ _SHORT_ROW, _LONGEST_ROW = 128, {"float32": 2048, "float64": 2048, "complex64": 
 """The most elements of a row of an outer product for which the loop of NumPy's einsum is faster: that one, unless the
 dtype has another. That einsum computes in no bfloat16."""
 
-_CACHED_ROW, _CACHED, _CACHED_OUTER = 64, 1 << 19, 1 << 22
-"""If rows have at least so many elements, the most bytes of a result for which it is, if one operand has all elements
-and in outer products; with shorter rows it is in outer products alone."""
+_CACHED_ROW, _CACHED = 64, 1 << 22
+"""If rows have at least so many elements, the most bytes of a result for which it is, where numbers multiply rows; with
+shorter rows it is in outer products alone."""
 
 _FEW_COLUMNS, _MULTIPLIED, _SUMMED, _MANY_ROWS = 4, 8, 16, 1 << 12
 """The most elements of rows that are computed column by column, one more than of elements with so many bytes that are
@@ -377,10 +377,9 @@ def _is_by_einsum(lhs: Shape, rhs: Shape, start: int, dtype: str) -> bool:
     row = prod(shape[start:])
     if row > _LONGEST_ROW.get(dtype, _SHORT_ROW):
         return False
-    is_outer = lhs != shape != rhs
     if row < _CACHED_ROW:
-        return is_outer
-    return prod(shape) * _itemsize(dtype) <= (_CACHED_OUTER if is_outer else _CACHED)
+        return lhs != shape != rhs
+    return 1 in (prod(lhs[start:]), prod(rhs[start:])) and prod(shape) * _itemsize(dtype) <= _CACHED
 
 
 _OVERWRITTEN, _OVERWRITTEN_ROW = 1 << 14, 64

@@ -240,7 +240,7 @@ IN_NUMPY = frozenset({"float16", "float32", "float64"})
 
 
 _KEPT = 1 << 17
-"""Bytes of operands of which autograd should keep no casts and copies; for less, that takes longer than it is worth."""
+"""The bytes of casts and copies that autograd should not keep; to avoid fewer takes longer than it is worth."""
 
 _LEAST = {"rows": 1 << 13, "vectors": 1 << 19, "broadcast": 1 << 18}
 """The multiply-adds from which gradients are not autograd's of a product, by :func:`_form`. Fitted to the times of 80
@@ -281,7 +281,7 @@ def own_gradients(contraction: Contraction, ops: Sequence[Op]) -> bool:
     """
     operands, equation, dtype = contraction.operands, contraction.equation, contraction.dtype
     copies = "copy" in [op.effect for op in ops]
-    if copies and sum([operand.nbytes for operand in operands]) > _KEPT:
+    if copies and sum([prod(operand.shape) for operand in operands]) * max(itemsize(dtype), 4) > _KEPT:
         is_own = len(operands) == 2 or (len(operands) > 2 and dtype in HALVES)
     else:
         form = _form(equation.inputs, equation.output)

@@ -62,9 +62,9 @@ on the left with its matrices turned or not, and on the right turned."""
 _FEW_TERMS, _FEW_COLUMNS, _TALL_SHORT = 3, 16, 3.0
 """How often it does on the left if it sums at most so many terms for at most so many columns."""
 
-_SUMMED_OUTSIDE = 1.0, 0.6
-"""How often it does, on the left and on the right, in a large product with a long sum whose terms are not side by side
-in memory."""
+_SUMMED_OUTSIDE, _OUTSIDE = (1.0, 0.6), 1 << 20
+"""How often it does, on the left and on the right, in a product with a long sum whose terms are not side by side in
+memory, and the least bytes of the operand."""
 
 _WIDE_RESULT, _FEW_ROWS, _SHARED = 1.5, 32, 1 << 19
 """How often a BLAS writes a wide result once more, as its threads share the rows of a tall result, and get into each
@@ -169,8 +169,8 @@ class CostModel:
             elements = _TALL_NARROW * rows * inner if is_tall and is_narrow else 0.0
             is_wide_result = not is_tall and not is_narrow
         elif _is_long_sum(rows, cols, inner) and rows * cols * inner > _SHARED and min(rows, cols) > 1:
-            is_outside = turned[0] if is_tall else not turned[1]
-            return _SUMMED_OUTSIDE[not is_tall] * is_outside * max(rows, cols) * inner * self._size * self._byte
+            is_outside, nbytes = turned[0] if is_tall else not turned[1], max(rows, cols) * inner * self._size
+            return _SUMMED_OUTSIDE[not is_tall] * nbytes * self._byte if is_outside and nbytes > _OUTSIDE else 0.0
         else:
             more = (_TALL_TURNED if turned[0] else _TALL_STRAIGHT) if is_tall else _WIDE_TURNED * turned[1]
             if is_tall and inner <= _FEW_TERMS and 1 < cols <= _FEW_COLUMNS:

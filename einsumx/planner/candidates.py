@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain, combinations, zip_longest
-from math import prod
 
 from einsumx.errors import EinsumxError
 from einsumx.ir.algebra import PLUS_TIMES
@@ -18,7 +18,6 @@ from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.operand import Path
 from einsumx.ir.program import Program
-from einsumx.ir.sizes import is_known
 from einsumx.planner.lower import alternatives, lower
 from einsumx.planner.path import find_path
 from einsumx.planner.search import Network, Pace, as_merges
@@ -73,6 +72,7 @@ def candidates(
     return found
 
 
+@lru_cache(maxsize=256)
 def path_in_memory(contraction: Contraction, pace: Pace) -> Path:
     """The path of a large contraction of three operands whose program takes the least estimated time.
 
@@ -83,10 +83,8 @@ def path_in_memory(contraction: Contraction, pace: Pace) -> Path:
         contraction: along the path that the search has found.
         pace: what a step takes.
     """
-    equation, operands = contraction.equation, contraction.operands
-    if not is_known(equation.sizes) or pace.element * max([prod(each.shape) for each in operands]) < _PRICED:
-        return contraction.path
-    if contraction.algebra is not PLUS_TIMES or any(each.nnz is not None for each in operands):
+    equation = contraction.equation
+    if contraction.algebra is not PLUS_TIMES or any(each.nnz is not None for each in contraction.operands):
         return contraction.path
     network = Network(equation.inputs, equation.output, equation.sizes, pace)
     seconds = {path: network.tree(as_merges(path, 3), "").seconds for path in _all_paths(3)}
@@ -97,9 +95,8 @@ def path_in_memory(contraction: Contraction, pace: Pace) -> Path:
     return paths[prices.index(min(prices))] if prices else contraction.path
 
 
-_PRICED, _CLOSE = 2e-4, 1.5
-"""The least seconds of reading the largest operand for which programs of several paths are priced, and how many times
-the seconds of the best path another one may take."""
+_CLOSE = 1.5
+"""How many times the seconds of the best path another one may take whose program is priced."""
 
 
 def _other_steps(contraction: Contraction) -> Iterator[Selection]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from einsumx.ir import layout
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.contraction import Contraction, Place
 from einsumx.ir.operand import Operand
+from einsumx.ir.sizes import is_known
 from einsumx.measuring.calibration import place_of
 from einsumx.planner import path
 from einsumx.runtime.dtype_rules import accumulator, check_dtypes, promoted
@@ -200,6 +201,11 @@ def searched_path(
 
     pace = search.pace_of(place.traits, dtype)
     found = path.find_path(sized, optimize, operands, pace, room)
-    if len(operands) == 3 and (optimize is True or optimize == "auto"):
+    is_free = len(operands) == 3 and (optimize is True or optimize == "auto") and is_known(sized.sizes)
+    if is_free and pace.element * max(map(prod, sized.shapes)) >= _PRICED:
         return candidates.path_in_memory(Contraction(sized, tuple(operands), dtype, found, place), pace)
     return found
+
+
+_PRICED = 2e-4
+"""The least seconds of reading the largest operand for which programs of several paths are priced."""

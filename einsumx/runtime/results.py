@@ -12,12 +12,12 @@ from einsumx.dtypes import Casting, can_cast, itemsize
 from einsumx.errors import BackendError, SizeError, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import PLUS_TIMES
-from einsumx.ir.program import Into
 
 if TYPE_CHECKING:
     from einsumx.adapters import facets
     from einsumx.adapters.base import Adapter, Array, Run, Signature
     from einsumx.adapters.facets import MemoryOrders
+    from einsumx.ir import program as programs
     from einsumx.ir import sizes
     from einsumx.ir.operand import Operand
     from einsumx.ir.program import Program
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from einsumx.runtime.prepare import Prepared
     from einsumx.runtime.request import Order, Request
 else:
+    programs = LazyModule("einsumx.ir.program")
     facets = LazyModule("einsumx.adapters.facets")
     sizes = LazyModule("einsumx.ir.sizes")
     execute = LazyModule("einsumx.runtime.execute")
@@ -184,7 +185,7 @@ def with_out(adapter: Adapter, program: Program, out: Signature) -> Program:
     """A program that says what becomes of its result with an ``out=`` that it fits and that overlaps no operand."""
     is_written = _run_into(adapter, program, execute.folded(program, adapter), out) is not None
     nbytes = prod(program.shape) * itemsize(adapter.dtype_name(out[2]))
-    return replace(program, into=Into("written" if is_written else "copied", nbytes))
+    return replace(program, into=programs.Into("written" if is_written else "copied", nbytes))
 
 
 _LEAST = 1 << 19
