@@ -17,7 +17,7 @@ CASES = [  # an equation, shapes, and a limit that is less than the contraction 
     (CHAIN, [(100, 101), (101, 102), (102, 103)], 20_000),
     (CHAIN, [(100, 101), (101, 102), (102, 103)], 10_000),
     ("bqhd,bkhd,bkhv->bqhv", [(2, 50, 4, 16)] * 3, 15_000),
-    ("iij,jk,kl->il", [(60, 60, 41), (41, 80), (80, 50)], 13_000),
+    ("iij,jk,kl->il", [(60, 60, 41), (41, 80), (80, 50)], 17_000),
     ("ab,bc,cd,de->", [(70, 71), (71, 72), (72, 73), (73, 74)], 8_000),
     ("ia,ib,ic->abc", [(30, 20), (30, 21), (30, 22)], 20_000),
 ]
@@ -144,7 +144,7 @@ def test_complex_operands_that_are_conjugated_and_others_that_are_real():
         return lambda *operands: jnp.abs(einsum("ij,jk->k", *operands, conj=0, memory_limit=limit)).sum()
 
     for operands in ((first, second), (first, second + 1j)):
-        assert_close(*(jax.jit(jax.grad(loss(limit), (0, 1)))(*operands) for limit in (8_000, None)))
+        assert_close(*(jax.jit(jax.grad(loss(limit), (0, 1)))(*operands) for limit in (24_000, None)))
 
 
 def test_donated_operands():

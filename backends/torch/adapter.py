@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     import einsumx.backends.torch.autocast as autocasting
     import einsumx.backends.torch.gradients as gradients
-    import einsumx.backends.torch.limited as limited
+    import einsumx.backends.torch.loops as loops_in_graphs
     import einsumx.backends.torch.patch as patch
     import einsumx.backends.torch.staging as staging
     from einsumx.adapters.replacement import Name
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 else:
     autocasting = LazyModule("einsumx.backends.torch.autocast")
     gradients = LazyModule("einsumx.backends.torch.gradients")
-    limited = LazyModule("einsumx.backends.torch.limited")
+    loops_in_graphs = LazyModule("einsumx.backends.torch.loops")
     maps = LazyModule("einsumx.storage.maps")
     patch = LazyModule("einsumx.backends.torch.patch")
     staging = LazyModule("einsumx.backends.torch.staging")
@@ -312,7 +312,7 @@ class TorchAdapter(Adapter):
 
     @cached_property
     def loops(self) -> Loops | None:
-        return limited.TorchLoops(self)
+        return loops_in_graphs.TorchLoops(self)
 
     out = cached_property(TorchOut)
     arithmetic = cached_property(TorchArithmetic)

@@ -20,9 +20,9 @@ from einsumx.ir.program import Program
 from einsumx.runtime.programs import run_program
 
 _WHY = (
-    "einsumx makes plans and expressions, measures, finds positions by argmax(), keeps limits that are not a number of bytes and contracts "
-    "NumPy arrays, numbers and lists outside of graphs. Do that before, and call plans and expressions in the graph; "
-    "or compile without fullgraph=True, or export with strict=False"
+    "einsumx makes plans and expressions, measures, finds positions by argmax(), keeps limits that are not a number of "
+    "bytes and contracts NumPy arrays, numbers and lists outside of graphs. Do that before, and call plans and "
+    "expressions in the graph; or compile without fullgraph=True, or export with strict=False"
 )
 """What torch.compile says where a graph must not end."""
 

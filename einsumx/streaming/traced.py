@@ -190,10 +190,11 @@ class TracedContraction(HashedOnce):
         given = [arrays[other] for other in step.others]
         given += [loops.filled([cotangent], (size,), 1, own.dtype, None) for size in step.ones]
         part = self._like(step.written, given, conj)
-        beside = part.landing.beside + sum(step.ones) * itemsize(own.dtype)
-        if len(step.labels) < len(step.term) or own.dtype != contraction.dtype:  # it is put elsewhere, or cast
-            beside += prod(part.contraction.equation.shape) * itemsize(contraction.dtype)
-        part = replace(part, landing=part.landing._replace(beside=beside))
+        landing, whole = part.landing, prod(part.contraction.equation.shape) * itemsize(contraction.dtype)
+        landing = landing._replace(beside=landing.beside + sum(step.ones) * itemsize(own.dtype))
+        if len(step.labels) < len(step.term) or own.dtype != contraction.dtype:  # it is put on a diagonal, or cast
+            landing = landing._replace(cut=whole)
+        part = replace(part, landing=landing)
         gradient = _recorded(adapter, part, given)
         gradient = loops.on_diagonal(loops.as_dtype(gradient, own.dtype), step.term)
         return adapter.reshape(gradient, step.shape) if len(step.shape) != len(step.term) else gradient
