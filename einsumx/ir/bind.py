@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, count
 from operator import index
-from string import ascii_letters
 from typing import Any, NamedTuple, NoReturn
 
 from einsumx.errors import SizeError, excerpt, shown
@@ -170,6 +169,9 @@ def listed(inputs: Sequence[Sequence[Any]], output: Sequence[Any] | None) -> Num
     return NumberedEquation(text, text, terms, result, tuple(numbers))
 
 
+_LETTERS = "".join(SYMBOLS[:52])
+
+
 def in_order(text: str) -> str:
     """An equation of ASCII letters and an output, with letters from a on in order of appearance; empty for others.
 
@@ -180,7 +182,7 @@ def in_order(text: str) -> str:
     letters = "".join(dict.fromkeys(left)).replace(",", "")
     if not (arrow and letters.isalpha() and text.isascii() and set(letters).issuperset(right)):
         return ""
-    return text.translate(str.maketrans(letters, ascii_letters[: len(letters)]))
+    return text.translate(str.maketrans(letters, _LETTERS[: len(letters)]))
 
 
 def lettered(text: str) -> NumberedEquation:
