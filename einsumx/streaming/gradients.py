@@ -99,7 +99,7 @@ def recorded(request: Request, beside: int = 0) -> Array:
         MemoryLimitError: it or its gradients do not fit.
     """
     adapter, arrays = framework_of(request.operands, request.adapter)
-    if adapter.loops is not None and adapter.loops.is_traced(arrays):
+    if adapter.loops is not None and adapter.loops.is_traced([each for each in arrays if owner(each) is adapter]):
         if request.factors is None:
             return traced.recorded(request, adapter, arrays)
         alone = replace(request, factors=None, added=None)
