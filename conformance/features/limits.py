@@ -91,7 +91,7 @@ def is_right_under_the_smallest_limit(case: Case, subject: Subject, times: int =
 
 
 def is_right_under_the_smallest_limit_when_traced(case: Case, subject: Subject) -> None:
-    """The same in a function that is traced and compiled, whose operands and result do not count."""
+    """The same in a function that is traced and compiled."""
     framework = subject.framework
     if not framework.traced_limits:
         raise NotApplicable(f"where {subject.name} traces a call, a memory limit is an error")
@@ -99,7 +99,7 @@ def is_right_under_the_smallest_limit_when_traced(case: Case, subject: Subject) 
 
     def call(memory_limit: int) -> Any:
         function = partial(subject.bound(case), memory_limit=memory_limit)
-        return framework.transformed(framework.transforms[0], function)(*arrays)
+        return framework.transformed("jit" if "jit" in framework.transforms else "compile", function)(*arrays)
 
     subject.judge(call_within_smallest(subject, call), subject.expected(case, hosts))
 

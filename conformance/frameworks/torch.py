@@ -24,6 +24,7 @@ class TorchFramework(Framework):
     memory_order = True
     views = True
     transforms = ("compile", "vmap", "dynamic")
+    traced_limits = True
     counts_traces = False  # torch.compile captures one graph, which a counter would break
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     adds_gradients = True
