@@ -7,7 +7,7 @@ import pytest
 
 from einsumx.adapters.gpus import Gpu, gpu_rates
 from einsumx.adapters.registry import get_backend
-from einsumx.backends.torch.adapter import TorchAdapter
+from einsumx.backends.torch.adapter import CPU, TorchAdapter
 from einsumx.ir.cost_model import CostModel
 from einsumx.ir.rates import Rates
 from einsumx.measuring.calibration import calibrated
@@ -121,6 +121,7 @@ def test_generations_between_and_beyond_those_known_have_rates(capability):
 
 def test_torchs_rates_are_those_of_the_device_once_it_is_in_use(monkeypatch):
     class Torch(TorchAdapter):
+        _on_this_processor = CPU  # which only PyTorch itself can tell
         is_initialized = False
         xp = SimpleNamespace(
             version=SimpleNamespace(hip=None),
@@ -142,7 +143,7 @@ def test_torchs_rates_are_those_of_the_device_once_it_is_in_use(monkeypatch):
     assert calibrated(Torch(), "cuda:0") == declared
     Torch.is_initialized = True
     assert calibrated(Torch(), "cuda:0").rates == gpu_rates(V100, declared.rates)
-    assert calibrated(Torch(), "cpu") == TorchAdapter().traits("cpu")
+    assert calibrated(Torch(), "cpu") == CPU
     Torch.xp.version.hip = "6.1"  # its capability is not NVIDIA's
     assert calibrated(Torch(), "cuda:0") == declared
 
