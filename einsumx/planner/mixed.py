@@ -19,9 +19,8 @@ from einsumx.planner.lowering import Lowering
 from einsumx.planner.narrow import multiplies_operands
 from einsumx.planner.terms import Term, repeated
 
-_REPAY, _REPAY_WITH_VECTOR = 3e10, 1e11
-"""The multiply-adds that repay its views, for each second of a call's overhead: of two matrices, and with a vector, as
-products with two columns are slow."""
+_REPAY = 3e10
+"""The multiply-adds that repay its views, for each second of a call's overhead."""
 
 
 def may_pay(dtypes: Sequence[str], dtype: str, sizes: Sequence[int], traits: Traits) -> bool:
@@ -73,9 +72,7 @@ class _Mixed:
         ]
         fits = traits.max_batch_axes is None or len(self._batch) <= traits.max_batch_axes
         rows, cols, inner = map(lowering.size, (self._rows, self._cols, self._contracted))
-        least = _REPAY if rows > 1 < cols else _REPAY_WITH_VECTOR
-        is_large = prod(equation.sizes) >= least * traits.rates.call
-        self.is_product = fits and is_large and inner > 1 < rows * cols
+        self.is_product = fits and inner > 1 < rows * cols
         unit = [lhs.merged(self._rows), lhs.merged(self._contracted)]
         self._reads = (
             1 in unit and None not in unit and min(lhs.strides) > 0,
