@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from contenders import FRAMEWORKS, Framework
+from contenders import FRAMEWORKS, Framework, Function
 from names import EINSUMX
 from problems import CLASSES, Problem, all_problems, class_problems, operands
 from rich.table import Table
@@ -91,6 +91,15 @@ def _framework_rows(framework: Framework, problems: Sequence[Problem], options: 
                 yield row
 
 
+def _serves(function: Function, equation: str, arrays: Sequence[Any]) -> bool:
+    """Whether a peer takes the operands: PyTorch's einsum takes one dtype alone."""
+    try:
+        function(equation, *arrays)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    return True
+
+
 def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> dict[str, Any] | None:
     """The candidates and the peers of a problem with their times; None if the framework lacks such arrays."""
     adapter = framework.adapter
@@ -103,7 +112,11 @@ def measured(framework: Framework, problem: Problem, most: int, rounds: int) -> 
     request, device = Request(problem.equation, ()), one_device(adapter, signatures)
     asked = contraction(request, adapter, described_operands, device)
     tried = candidates_of(asked, True, most)
-    peers = {name: function for name, function in framework.einsums().items() if name != EINSUMX}
+    peers = {
+        name: function
+        for name, function in framework.einsums().items()
+        if name != EINSUMX and _serves(function, problem.equation, arrays)
+    }
     runs = [run_of(program, adapter) for program in tried.values()]
     runs += [partial(function, problem.equation) for function in peers.values()]
     times = steady_times(adapter, runs, arrays, rounds)
