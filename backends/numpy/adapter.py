@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.operand_types import extension_error, wrong_type_error
-from einsumx.dtypes import FLOATS, NAMED, kind, wrapped
+from einsumx.dtypes import FLOATS, NAMED, itemsize, kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
@@ -295,6 +295,8 @@ class NumpyAdapter(Adapter):
         match op:
             case Matmul() if op.sums and dtype not in BLAS:
                 return int(self._integers.wide_workspace([operand.shape for operand in operands], dtype, op.sums))
+            case Matmul() if op.sums and operands[1].shape[-1] == 1:  # the parts of a product with a vector
+                return operands[0].shape[-2] * itemsize(dtype)
             case Matmul() if dtype in INTEGERS:
                 return int(self._integers.workspace([operand.shape for operand in operands], dtype))
             case Matmul() if min(len(operand.shape) for operand in operands) == 1:

@@ -198,7 +198,8 @@ def matmul_of_parts(shapes: Sequence[Shape], dtype: str, sums: str, threads: Thr
 
     def of_vector(real: Any, other: Any) -> Any:  # a product with two columns takes twice as long
         out = np.empty((lhs[0], 1), sums)
-        out.real[:, 0], out.imag[:, 0] = real.dot(other.real[:, 0]), real.dot(other.imag[:, 0])
+        out.real[:, 0] = real.dot(other.real[:, 0])
+        out.imag[:, 0] = real.dot(other.imag[:, 0])
         return out
 
     def by_parts(real: Any, other: Any) -> Any:

@@ -38,7 +38,7 @@ from einsumx.backends.torch.choices import (
     own_gradients,
     product_workspace,
 )
-from einsumx.dtypes import adopts, kind, wrapped
+from einsumx.dtypes import adopts, itemsize, kind, wrapped
 from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
@@ -630,6 +630,8 @@ class TorchAdapter(Adapter):
         match op:
             case Matmul() if op.sums and operands[0].dtype not in BLAS:
                 return narrow_workspace(operands)
+            case Matmul() if op.sums and operands[1].shape[-1] == 1:  # the parts of a product with a vector
+                return 2 * operands[0].shape[-2] * itemsize(operands[0].dtype)
             case Matmul() if operands[0].dtype in INTEGERS and device.startswith("cuda"):
                 return digits_workspace(operands)
             case Matmul():
