@@ -14,7 +14,7 @@ from operator import or_
 from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.facets import BlockAccess, Exponents, Loops, Semirings
+from einsumx.adapters.facets import BlockAccess, Exponents, Semirings, TracedLoops
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.replacement import Function, Name, own, say_native
@@ -188,7 +188,7 @@ class JaxAdapter(Adapter):
     cpu = TRAITS
     constant_dtypes = False
     blocks = cached_property(JaxBlocks)
-    loops: cached_property[Loops | None] = cached_property(JaxLoops)
+    loops: cached_property[TracedLoops | None] = cached_property(JaxLoops)
     exponents = cached_property(JaxExponents)
     semirings: cached_property[Semirings | None] = cached_property(JaxSemirings)
 

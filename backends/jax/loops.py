@@ -7,14 +7,14 @@ from functools import cached_property, partial, reduce
 from importlib import import_module
 from typing import Any
 
-from einsumx.adapters.facets import Loops, TracedCall
+from einsumx.adapters.facets import TracedCall, TracedLoops
 from einsumx.adapters.typing import Array
 from einsumx.errors import BackendError
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 
 
-class JaxLoops(Loops):
+class JaxLoops(TracedLoops):
     """Loops of ``jax.lax``, in a primitive that is linear in each operand."""
 
     gaps, scalars = 1 / 8, 4096

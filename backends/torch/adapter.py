@@ -18,10 +18,10 @@ from einsumx.adapters.facets import (
     BlockAccess,
     Exponents,
     Gradients,
-    Loops,
     MemoryOrders,
     OutAccess,
     Semirings,
+    TracedLoops,
 )
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
 from einsumx.adapters.operand_types import top_package, wrong_type_error
@@ -311,7 +311,7 @@ class TorchAdapter(Adapter):
     blocks: cached_property[BlockAccess | None] = cached_property(TorchBlocks)
 
     @cached_property
-    def loops(self) -> Loops | None:
+    def loops(self) -> TracedLoops | None:
         return loops_in_graphs.TorchLoops(self)
 
     out = cached_property(TorchOut)

@@ -95,7 +95,7 @@ def with_own(run: Run, adapter: Adapter, contraction: Contraction) -> Run:
     Args:
         run: the function.
         adapter: of the tensors.
-        contraction: what it computes.
+        contraction: the one that it computes.
     """
     if len(contraction.operands) > 2:  # whose gradients have products in common
         repeated = _Repeated(run)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from einsumx.adapters import hooks
-from einsumx.adapters.facets import Loops, TracedCall
+from einsumx.adapters.facets import TracedCall, TracedLoops
 from einsumx.adapters.typing import Array
 from einsumx.backends.torch.kernels import has_memory
 from einsumx.errors import BackendError
@@ -26,7 +26,7 @@ torch.library.define(
 )
 
 
-class TorchLoops(Loops):
+class TorchLoops(TracedLoops):
     """Contractions in graphs, as the operator."""
 
     counts_results = True

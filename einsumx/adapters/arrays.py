@@ -147,7 +147,7 @@ class Arrays:
         return None
 
     def kind_of(self, signature: Signature) -> Hashable:
-        """What a signature says beside the shape: type, dtype and device. Override it to leave out strides."""
+        """A signature without the shape: type, dtype and device. Override it to leave out strides."""
         return signature[0], *signature[2:]
 
     def operand(self, signature: Signature) -> Operand:

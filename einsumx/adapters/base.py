@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         BlockAccess,
         Exponents,
         Gradients,
-        Loops,
         MemoryOrders,
         OutAccess,
         Semirings,
+        TracedLoops,
     )
     from einsumx.adapters.options import FrameworkOptions
     from einsumx.adapters.replacement import Name
@@ -147,7 +147,7 @@ class Adapter(Primitives):
         return facets.BlockAccess(self)
 
     @cached_property
-    def loops(self) -> Loops | None:
+    def loops(self) -> TracedLoops | None:
         """The same in a traced program; None if the framework traces none, or writes no loops there."""
         return None
 
@@ -303,7 +303,7 @@ class Adapter(Primitives):
 
         Args:
             run: the function, of the operands.
-            contraction: what it computes, in the usual algebra.
+            contraction: the one that it computes, in the usual algebra.
             steps: its ops, of which reshapes may lack the shape.
         """
         return run

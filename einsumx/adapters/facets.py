@@ -302,7 +302,7 @@ class TracedCall(Protocol):
         """Raise MemoryLimitError if no blocks are small enough."""
 
     def written(self, operands: Sequence[Any]) -> Array:
-        """The result, from what :class:`Loops` records."""
+        """The result, from what :class:`TracedLoops` records."""
 
     def tangent(self, number: int, operands: Sequence[Any], tangent: Array) -> Array:
         """The tangent of the result from that of one operand, within the same limit; BackendError if there is none."""
@@ -320,10 +320,11 @@ class TracedCall(Protocol):
         """
 
 
-class Loops(Part):
+class TracedLoops(Part):
     """Contractions under a memory limit in a traced program, as loops of the framework's compiler.
 
-    What the compiler is told to compute or read after an array, it may not do earlier, where it would take memory.
+    The compiler must not compute or read anything earlier than after the array that a method names for it, as it would
+    take memory sooner.
 
     Attributes:
         gaps: the part of the memory that the compiler may leave between arrays, whose places it fixes in advance.
@@ -573,9 +574,9 @@ def blocks_of(adapter: Any) -> BlockAccess:
     return blocks
 
 
-def loops_of(adapter: Any) -> Loops:
+def loops_of(adapter: Any) -> TracedLoops:
     """How a framework writes loops in a traced program; a BackendError if it writes none."""
-    loops: Loops = adapter.loops or _refuse(adapter, "loops")
+    loops: TracedLoops = adapter.loops or _refuse(adapter, "loops")
     return loops
 
 

@@ -81,7 +81,7 @@ def path_in_memory(contraction: Contraction, pace: Pace) -> Path:
 
     Args:
         contraction: along the path that the search has found.
-        pace: what a step takes.
+        pace: the cost of a step.
     """
     equation = contraction.equation
     if contraction.algebra is not PLUS_TIMES or any(each.nnz is not None for each in contraction.operands):

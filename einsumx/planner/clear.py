@@ -326,7 +326,7 @@ def ones_of(sizes: Sizes) -> Labels:
 
 
 class Named(NamedTuple):
-    """The two values of a step with numbers from 0 on for their labels, so that steps of a kind share what they find.
+    """The two values of a step with numbers from 0 on for labels, so that steps of a kind share recipes and calls.
 
     Attributes:
         names: the label that each number stands for.
@@ -338,20 +338,6 @@ class Named(NamedTuple):
     lhs: Laid
     rhs: Laid
     kept: Labels
-
-    def recipe(self, shared: tuple[Labels, Labels] | None, is_packed: bool) -> Recipe:
-        """The recipe of the step.
-
-        Args:
-            shared: the labels that the next step sums, and those that it keeps in both; None for the last step.
-            is_packed: whether arrays have no strides.
-        """
-        kept, use = self.kept, ResultUse(self.kept)
-        if shared is not None:
-            contracted, batch = [tuple(map(self.names.index, labels)) for labels in shared]
-            use = ResultUse(None, contracted, batch)
-        recipe: Recipe = (packed.recipe_of if is_packed else recipe_of)(self.lhs, self.rhs, use, kept)
-        return recipe
 
 
 class NetworkStep:
@@ -399,12 +385,14 @@ class NetworkStep:
         key = named, other, is_packed
         recipe = self._recipes.get(key)
         if recipe is None:
-            shared = None
+            names, lhs, rhs, kept = named
+            use = ResultUse(kept)
             if self.partner is not None:
                 both = tuple([label for label in other or () if label in self.kept])
                 batch = tuple([label for label in both if label in self.needed])
-                shared = without(both, batch), batch
-            recipe = self._recipes[key] = named.recipe(shared, is_packed)
+                use = ResultUse(None, *[tuple(map(names.index, labels)) for labels in (without(both, batch), batch)])
+            recipe = (packed.recipe_of if is_packed else recipe_of)(lhs, rhs, use, kept)
+            self._recipes[key] = recipe
         return recipe
 
 

@@ -326,10 +326,7 @@ def ready(
     if not are_plain(adapter, [*signatures, *filter(None, (out, added))]):
         raise Uncacheable
     if options or translation is not of_einsum:
-        try:
-            fields = translation(adapter, from_key(options))
-        except (TypeError, ValueError) as error:
-            raise Uncacheable from error
+        fields = _translated(adapter, translation, options)
         if isinstance(fields.get("memory_limit"), limits.Cap):
             fields = _capped(fields, adapter, equation, out, signatures)
     if out is None and fields.keys() <= STAGED and (key is None or key[:4] == _NO_KEY[:4]):
@@ -360,6 +357,14 @@ def ready(
         wanted = Delivery(request.order, request.casting, out, kinds, added, request.dtype)
         return delivery(adapter, prepared, signatures[0], wanted)
     except ValueError as error:
+        raise Uncacheable from error
+
+
+def _translated(adapter: Adapter, translation: Translation, options: Key) -> Mapping[str, Any]:
+    """The fields of the keywords of a key."""
+    try:
+        return translation(adapter, from_key(options))
+    except (TypeError, ValueError) as error:
         raise Uncacheable from error
 
 

@@ -49,7 +49,7 @@ def numbers_of(written: Written, ranks: tuple[int, ...]) -> NumberedEquation:
 
 
 def roles_of(written: Written, ranks: tuple[int, ...]) -> Roles:
-    """What the equation says of operands of these ranks; without operands if it is wrong for them."""
+    """The roles of the equation's labels, for operands of these ranks; without operands if it is wrong for them."""
     if isinstance(written, str) and (letters := bind.in_order(written)):
         roles = _of_letters(letters)
         if tuple(map(len, roles.inputs)) == ranks:

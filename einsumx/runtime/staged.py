@@ -1,6 +1,6 @@
 """From the text of a call without keywords to kernels, in three stages, where the planner needs no search.
 
-A new text pays for what it says and its dtypes, a new layout for how its arrays lie, and a new size for sizes alone.
+A new text pays for its labels and dtypes, a new layout for the strides of arrays, and a new size for sizes alone.
 No op and no program is made; :mod:`einsumx.runtime.prepare` makes them from the same recipes when somebody looks, and
 all other calls go there.
 """
@@ -39,10 +39,10 @@ else:
 
 
 class Form(NamedTuple):
-    """What is known of a call before the shapes and the strides of its arrays.
+    """A call without the shapes and the strides of its arrays.
 
     Attributes:
-        roles: what the equation says.
+        roles: those of the equation's labels.
         place: where it is computed.
         rules: of the framework, for the dtype of the result; None if such calls are left to a search.
     """
@@ -53,7 +53,7 @@ class Form(NamedTuple):
 
 
 _forms: Table[Form] = Table(maxsize=4096)
-"""By adapter, equation or what it says, the number of axes of each operand, and their types, dtypes and devices."""
+"""By adapter, equation or roles, the number of axes of each operand, and their types, dtypes and devices."""
 when_cleared(_forms.cache_clear)
 
 
@@ -88,13 +88,12 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
         return None
     path: Path = ()
     if len(operands) > 2 or not (optimize is True or optimize is False or optimize == "auto"):
-        equation = SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
-        path = front.searched_path(equation, optimize, operands, place, rules.dtype, adapter)
+        path = front.searched_path(_sized(roles, operands, sizes), optimize, operands, place, rules.dtype, adapter)
     parts = clear.clear_parts(roles, operands, path, sizes, rules)
     run = None if parts is None else execute.run_of_parts(parts, adapter, len(operands), rules)
     if run is None or prod(sizes) < adapter.least_recorded:
         return run
-    equation = SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
+    equation = _sized(roles, operands, sizes)
     ops = [step.op for part in parts or () for step in part.calls.steps]
     return adapter.recording(run, Contraction(equation, tuple(operands), rules.dtype, path, place), ops)
 
@@ -117,6 +116,10 @@ def _new_form(adapter: Adapter, roles: Roles, signatures: Sequence[Signature], o
 
 
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
+
+
+def _sized(roles: Roles, operands: Sequence[Operand], sizes: tuple[int, ...]) -> SizedEquation:
+    return SizedEquation(roles.text, roles.inputs, roles.output, sizes, tuple(map(_shape_of, operands)))
 
 
 def _sizes(found: Roles, operands: Sequence[Operand]) -> tuple[int, ...] | None:

@@ -66,7 +66,7 @@ class TransposedContraction:
 
     Args:
         adapter: of the arrays.
-        contraction: what is computed, in no accumulator of its own.
+        contraction: the one that is computed, in no accumulator of its own.
     """
 
     is_differentiable = True

@@ -61,7 +61,7 @@ class LoopWriter:
         self, stage: Stage, depths: tuple[int, int], here: Here, known: Known, carry: Array,
         body: Callable[[Here, Known, Array], Array],
     ) -> Array:  # fmt: skip
-        """What is left of ``carry`` after a range of the loops of a stage, in the innermost of which ``body`` is."""
+        """The value of ``carry`` after a range of the loops of a stage, in the innermost of which ``body`` is."""
         depth, end = depths
         known = self._with_inputs(stage, depth, here, known)
         if depth == end:
@@ -101,7 +101,7 @@ class LoopWriter:
         return known
 
     def _computed(self, stage: Stage, here: Here, known: Known) -> Array:
-        """What the program of a stage makes of its inputs."""
+        """The value of a stage's program for its inputs."""
         sizes = list(self._largest)
         for label, (_, size) in here.items():
             sizes[label] = size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from einsumx.streaming import gradients as recording
 else:
     recording = LazyModule("einsumx.streaming.gradients")
+
+
+def _checks(adapter: Adapter, blocks: BlockAccess) -> list[Callable[[Array], object]]:
+    """The functions to call with each array, as far as a framework has something to check or to wait for."""
+    checks: list[Callable[[Array], object]] = []
+    if type(blocks).check_eager is not BlockAccess.check_eager:
+        checks.append(blocks.check_eager)
+    if type(adapter).synchronize is not Arrays.synchronize:
+        checks.append(adapter.synchronize)
+    return checks
 
 
 def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -> Run:
@@ -66,9 +76,7 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
     )  # fmt: skip
     may_be_mapped, gradients, loops = adapter.name == "numpy", adapter.gradients, adapter.loops
     is_lazy = None if type(blocks).is_lazy is BlockAccess.is_lazy else blocks.is_lazy
-    checks = [] if type(blocks).check_eager is BlockAccess.check_eager else [blocks.check_eager]
-    if type(adapter).synchronize is not Arrays.synchronize:
-        checks.append(adapter.synchronize)
+    checks = _checks(adapter, blocks)
 
     def run(*arrays: Array) -> Any:  # it enters few functions, as a call may be small
         if loops is not None and loops.is_traced(arrays):
