@@ -95,7 +95,7 @@ class JaxLoops(TracedLoops):
         )
         return primitive
 
-    def loop(self, count: int, body: Callable[[Any, Array], Array], carry: Array) -> Array:
+    def loop(self, count: int, body: Callable[[Any, Array], Array], carry: Array, after: Array | None) -> Array:
         if count == 1:
             return body(0, carry)
         return self.adapter._jax.lax.fori_loop(*map(self.xp.int32, (0, count)), body, carry)

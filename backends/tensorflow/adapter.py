@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
-from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings
+from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings, TracedLoops
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.replacement import Name
 from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
@@ -27,9 +27,11 @@ from einsumx.ir.traits import BLAS, HALVES, INTEGERS, PRODUCTS, Traits
 
 if TYPE_CHECKING:
     import einsumx.backends.tensorflow.gradients as gradients
+    import einsumx.backends.tensorflow.loops as loops_in_graphs
     import einsumx.backends.tensorflow.patch as patch
 else:
     gradients = LazyModule("einsumx.backends.tensorflow.gradients")
+    loops_in_graphs = LazyModule("einsumx.backends.tensorflow.loops")
     patch = LazyModule("einsumx.backends.tensorflow.patch")
 
 _DTYPES = BLAS | HALVES | INTEGERS | {"bool"}
@@ -90,9 +92,9 @@ class TensorflowBlocks(BlockAccess):
         return array
 
     def add(self, total: Array, part: Array) -> Array:
-        if total.dtype.is_bool:
-            return self.adapter._ops.LogicalOr(x=total, y=part)
-        # This adds in the memory of the first array.
+        if total.dtype.is_bool or not self.xp.executing_eagerly():
+            return self.adapter.arithmetic.plus(total, part)
+        # This adds in the memory of the first array, which a graph may share.
         row = [self.xp.reshape(each, (1, -1)) for each in (total, part)]
         return self.xp.reshape(
             self.adapter._ops.InplaceAdd(x=row[0], i=self.adapter._constant((0,)), v=row[1]), total.shape
@@ -493,6 +495,10 @@ class TensorflowAdapter(Adapter):
     @cached_property
     def gradients(self) -> Gradients:
         return gradients.TensorflowGradients()
+
+    @cached_property
+    def loops(self) -> TracedLoops | None:
+        return loops_in_graphs.TensorflowLoops(self)
 
     # -- einsumx behind TensorFlow's own name -------------------------------------------------------------
 

@@ -353,7 +353,7 @@ class TracedLoops(Part):
         """The result of ``call``, as one operation with its derivatives, if the framework has such."""
         return call.written(operands)
 
-    def loop(self, count: int, body: Callable[[Any, Array], Array], carry: Array) -> Array:
+    def loop(self, count: int, body: Callable[[Any, Array], Array], carry: Array, after: Array | None) -> Array:
         """``carry`` after ``carry = body(number, carry)`` for each number below ``count``."""
         raise NotImplementedError
 

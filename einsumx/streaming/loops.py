@@ -79,7 +79,9 @@ class LoopWriter:
         count, rest = divmod(total, size)
         if label in stage.nest:
             count, rest = -(-total // size), 0
-        carry = self._last = self._loops.loop(count, lambda number, carry: step(number * size, size, carry), carry)
+        carry = self._last = self._loops.loop(
+            count, lambda number, carry: step(number * size, size, carry), carry, self._last
+        )
         if rest:
             carry = self._last = step(count * size, rest, carry)
         return carry
