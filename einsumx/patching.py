@@ -180,7 +180,7 @@ class Names:
         if getattr(self._library, "blocks", None) is None:
             raise BackendError(
                 f"a patch of {self._library.name!r} takes no memory_limit=, as einsumx does not compute its calls in "
-                "blocks; leave memory_limit= away"
+                "blocks; omit memory_limit="
             )
 
 
