@@ -186,7 +186,7 @@ def plan(asked: Contraction, adapter: Adapter, is_path_free: bool = True) -> Pro
         program = measured.remembered(adapter, asked, is_path_free)
     if program is None:
         program = lower(asked) if asked.algebra is PLUS_TIMES else planned(asked)
-    if "logging" in sys.modules and log.tells_plans():
+    if "logging" in sys.modules and log.tells_notes():
         text.tell_plan(program, adapter)
     return program
 

@@ -69,7 +69,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     Raises:
         EinsumxError: the equation is wrong, or an operand's dtype is not one of numbers.
     """
-    if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_plans()):
+    if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_notes()):
         return None
     ranks, kinds = tuple(map(len, map(_SHAPE, signatures))), tuple(map(adapter.kind_of, signatures))
     operands = list(map(adapter.operand, signatures))
