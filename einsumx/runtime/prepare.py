@@ -1,7 +1,7 @@
 """From a contraction to a function that runs it: plan and compile, behind the cache of plans.
 
-The cache is keyed by contraction, so calls that mean the same share a plan, however they are written; and arrays that
-differ only in the gaps between their rows do too, because a contraction has classes of layouts.
+The cache is keyed by contraction, so calls that mean the same share a plan, however they are written. Arrays that
+differ only in the gaps between their rows share one too, because a contraction has classes of layouts.
 """
 
 from __future__ import annotations
