@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from einsumx.blocked import cost as blocked_cost
     from einsumx.blocked import plan as blocked_plan
     from einsumx.blocked import program as blocked_program
+    from einsumx.blocked import traced as blocked_traced
     from einsumx.ir import operand, sizes
     from einsumx.ir import text as ir_text
     from einsumx.ir.operand import Operand
@@ -65,6 +66,7 @@ else:
     blocked_cost = LazyModule("einsumx.blocked.cost")
     blocked_plan = LazyModule("einsumx.blocked.plan")
     blocked_program = LazyModule("einsumx.blocked.program")
+    blocked_traced = LazyModule("einsumx.blocked.traced")
     operand = LazyModule("einsumx.ir.operand")
     sizes = LazyModule("einsumx.ir.sizes")
     ir_text = LazyModule("einsumx.ir.text")
@@ -413,12 +415,16 @@ def _plan_of_shapes(
         return plans.as_plan(program)
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
+    is_in_place = not stored and adapter.cpu.arrays == "strided"
+    if not (stored or is_in_place) and adapter.loops is not None and request.out is None:
+        in_loops = blocked_traced.asked_in_trace(adapter, asked, limit, request.is_path_free)
+        return plans.as_blocked_plan(blocked_traced.shown_in_trace(adapter, in_loops))
     equation, size = asked.equation, itemsize(asked.dtype)
     footprint = blocked_cost.ResultFootprint(cut=prod(equation.shape) * size)
     if request.out is not None:
         described.check_out(request.out, equation)
         footprint = blocked_cost.ResultFootprint(copied=size)
-    in_place, is_path_free = (not stored,) * len(operands), request.is_path_free
+    in_place, is_path_free = (is_in_place,) * len(operands), request.is_path_free
     blocked = blocked_program.BlockedContraction(asked, limit, in_place, footprint, is_path_free=is_path_free)
     return plans.as_blocked_plan(blocked_plan.blocked_program(adapter, blocked))
 

@@ -42,6 +42,26 @@ def torch_peak(call):
     return result, peak
 
 
+def tensorflow_peak(function, operands):
+    """The result of a concrete function, and the most bytes of tensors that its graph had alive at once."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    record, fed = v1.RunMetadata(), dict(zip([each.name for each in function.inputs], map(np.asarray, operands)))
+    with v1.Session(graph=function.graph) as session:
+        session.run(function.outputs, fed)  # the first time, constants are made
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        result, *_ = session.run(function.outputs, fed, options=options, run_metadata=record)
+    changes = [
+        (change.alloc_micros, change.alloc_bytes)
+        for device in record.step_stats.dev_stats
+        for node in device.node_stats
+        for memory in node.memory
+        for change in memory.allocation_records
+    ]
+    return result, int(max(np.cumsum([count for _, count in sorted(changes)])))
+
+
 def numbers(shape, dtype, rng):
     """An array of numbers; integers are as large as they can be, so that no product of them is a simple one."""
     if np.dtype(dtype).kind in "iu":

@@ -1,8 +1,10 @@
 """TensorFlow's adapter: eager calls, tf.function, XLA, vectorized_map, variables, devices, patch, refusals."""
 
 import pickle
+from functools import partial
 
 import numpy as np
+import peaks
 import pytest
 
 tf = pytest.importorskip("tensorflow")
@@ -51,7 +53,7 @@ def test_tensors_with_values_are_traced_inside_of_a_function(rng):
     a, b = tensors(rng, (30, 40), (40, 50))
     assert not tf.function(lambda: ADAPTER.has_values(a))()  # so that no time is measured
     with pytest.raises(einsumx.BackendError, match=r"not while tf\.function or tf\.vectorized_map traces them"):
-        tf.function(lambda: einsumx.einsum("ij,jk->ik", a, b, memory_limit="1MB"))()
+        tf.function(lambda: einsumx.plan("ij,jk->ik", a, b, memory_limit="1MB"))()
 
 
 def test_a_graph_has_the_ops_of_the_plan_and_no_conversions(rng):
@@ -177,9 +179,113 @@ def test_operands_of_more_axes_than_tensorflow_slices(rng):
     assert np.array_equal(ADAPTER.blocks.part(a, box), np.asarray(a)[box])
 
 
-def test_a_traced_tensor_has_no_memory_to_limit():
-    with pytest.raises(einsumx.BackendError, match=r"not while tf\.function"):
-        tf.function(lambda x: einsumx.einsum("ij->j", x, memory_limit="1 MB"))(tf.ones((2, 3)))
+# -- a memory limit in functions ----------------------------------------------------------------------------------
+
+CHAIN = "ij,jk,kl->il"
+
+
+@pytest.fixture
+def chain(rng):
+    return tensors(rng, (100, 101), (101, 102), (102, 103))
+
+
+def limited(limit, equation=CHAIN):
+    return lambda *operands: einsumx.einsum(equation, *operands, memory_limit=limit)
+
+
+def derivatives(function, operands, order=1):
+    """The gradients by all operands, of a number made of the result, and those of the gradients."""
+    with tf.GradientTape(persistent=order > 1) as tape:
+        tape.watch(operands)
+        value = tf.reduce_sum(function(*operands) ** 2)
+        for _ in range(order - 1):
+            value = tf.reduce_sum([tf.reduce_sum(each**2) for each in tape.gradient(value, operands)])
+    return tape.gradient(value, operands)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    ("equation", "shapes", "limit"),
+    [
+        (CHAIN, [(100, 101), (101, 102), (102, 103)], 120_000),
+        ("bqhd,bkhd,bkhv->bqhv", [(2, 50, 4, 16)] * 3, 80_000),
+        ("iij,jk,kl->il", [(60, 60, 41), (41, 80), (80, 50)], 80_000),
+        ("ia,ib,ic->abc", [(30, 20), (30, 21), (30, 22)], 150_000),
+    ],
+)
+def test_a_function_computes_blocks_in_loops(rng, equation, shapes, limit, jit_compile):
+    operands = tensors(rng, *shapes)
+    function = tf.function(limited(limit, equation), jit_compile=jit_compile)
+    assert close(function(*operands), equation, *operands)
+    concrete = function.get_concrete_function(*operands)
+    assert "StatelessWhile" in [op.type for op in concrete.graph.get_operations()]
+    if not jit_compile:  # XLA does not tell what it takes
+        result, taken = peaks.tensorflow_peak(concrete, operands)
+        assert result.nbytes < taken <= limit
+        assert close(result, equation, *operands)
+    found, wanted = (derivatives(each, operands) for each in (function, partial(einsumx.einsum, equation)))
+    for one, other in zip(found, wanted):
+        assert np.allclose(one, other)
+
+
+def test_second_derivatives_inside_and_outside_of_functions(rng):
+    operands = tensors(rng, (30, 31), (31, 32), (32, 33))
+    wanted = derivatives(partial(einsumx.einsum, CHAIN), operands, order=2)
+    whole = tf.function(lambda *arrays: derivatives(limited(16_000), arrays, order=2))
+    for found in (derivatives(tf.function(limited(16_000)), operands, order=2), whole(*operands)):
+        for one, other in zip(found, wanted):
+            assert np.allclose(one, other)
+
+
+def test_the_plan_of_shapes_is_that_of_the_loops(chain):
+    plan = einsumx.plan(CHAIN, *[tuple(each.shape) for each in chain], backend="tensorflow", memory_limit=120_000)
+    assert "float64 on tensorflow in loops of a compiled program\n  cut " in str(plan)
+    function = tf.function(plan).get_concrete_function(*chain)
+    result, taken = peaks.tensorflow_peak(function, chain)
+    assert close(result, CHAIN, *chain)
+    assert plan.peak_bytes - 10_000 < taken <= plan.peak_bytes <= 120_000
+    with pytest.raises(einsumx.BackendError, match="call it while tensorflow traces a function"):
+        plan(*chain)
+    whole = einsumx.plan(CHAIN, *[tuple(each.shape) for each in chain], backend="tensorflow", memory_limit="1 MB")
+    assert (whole.cuts, whole.in_place) == ({}, (True, True, True))
+
+
+def test_saved_functions_variables_and_maps_keep_a_limit(chain, tmp_path):
+    module = tf.Module()
+    module.call = tf.function(
+        limited(120_000), input_signature=[tf.TensorSpec(each.shape, each.dtype) for each in chain]
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    assert close(tf.saved_model.load(str(tmp_path)).call(*chain), CHAIN, *chain)
+    variable = tf.Variable(chain[0])
+    assert close(tf.function(lambda: limited(120_000)(variable, *chain[1:]))(), CHAIN, *chain)
+    batch = tf.stack([chain[0], 2 * chain[0]])
+    found = tf.function(lambda batch: tf.map_fn(lambda one: limited(120_000)(one, *chain[1:]), batch))(batch)
+    assert close(found[1] / 2, CHAIN, *chain)
+    with pytest.raises(einsumx.BackendError, match=r"use tf\.map_fn"):
+        tf.vectorized_map(lambda one: limited(120_000)(one, *chain[1:]), batch)
+
+
+def test_what_no_loop_can_keep_is_an_error(chain):
+    def call(*operands, limit=120_000):
+        return tf.function(limited(limit), autograph=False)(*operands)
+
+    few = [each[:7, :7] for each in chain]
+    with pytest.raises(einsumx.MemoryLimitError) as error:
+        call(*few, limit=1)
+    assert close(call(*few, limit=error.value.smallest), CHAIN, *few)
+    with pytest.raises(einsumx.BackendError, match="a number of bytes alone"):
+        call(*chain, limit=0.5)
+    unknown = [tf.TensorSpec((None, 101), "float64"), *(tf.TensorSpec(each.shape, each.dtype) for each in chain[1:])]
+    with pytest.raises(einsumx.BackendError, match="sizes that are known"):
+        tf.function(limited(120_000), input_signature=unknown).get_concrete_function()
+
+    def longest(*operands):
+        return einsumx.semirings.max_plus.einsum(CHAIN, *operands, memory_limit=200_000)
+
+    assert np.allclose(tf.function(longest)(*chain), longest(*chain))
+    with pytest.raises(einsumx.BackendError, match="no gradients in the semiring 'max-plus'"):
+        derivatives(tf.function(longest), chain)
 
 
 # -- out= -------------------------------------------------------------------------------------------------------

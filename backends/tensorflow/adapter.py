@@ -13,7 +13,7 @@ from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings, TracedLoops
 from einsumx.adapters.operand_types import type_name, wrong_type_error
 from einsumx.adapters.replacement import Name
-from einsumx.backends.tensorflow.choices import grouped, is_wide_broadcast, sum_passes
+from einsumx.backends.tensorflow.choices import MOST_SLICED, grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
 from einsumx.errors import BackendError, SizeError, shown
 from einsumx.host.free_memory import free_host_bytes
@@ -66,9 +66,6 @@ _SPARSE = {
 }
 """How to make a dense tensor of the tensors that are none."""
 
-_MOST_SLICED = 8
-"""The most axes that TensorFlow slices."""
-
 
 class TensorflowBlocks(BlockAccess):
     """Blocks of tensors."""
@@ -76,13 +73,13 @@ class TensorflowBlocks(BlockAccess):
     def check_eager(self, array: Array) -> None:
         if type(array) is not self.adapter._eager or not self.xp.executing_eagerly():
             raise BackendError(
-                "memory_limit= works for tensors with values, not while tf.function or tf.vectorized_map traces them; "
-                "call einsum outside of the trace, or omit memory_limit="
+                "a plan in blocks is made of shapes or of tensors with values, not while tf.function or "
+                "tf.vectorized_map traces them"
             )
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
         shape = tuple(array.shape)
-        if len(shape) <= _MOST_SLICED:
+        if len(shape) <= MOST_SLICED:
             return array[box]
         for axis, bounds in enumerate(box):
             if len(range(*bounds.indices(shape[axis]))) < shape[axis]:
@@ -111,7 +108,7 @@ class TensorflowBlocks(BlockAccess):
         block = self.adapter.arithmetic.as_dtype(block, self.adapter.dtype_name(out.dtype))
         if all(part.indices(size)[:2] == (0, size) for part, size in zip(box, out.shape)):
             out.assign(block)
-        elif len(box) <= _MOST_SLICED:
+        elif len(box) <= MOST_SLICED:
             out[box].assign(block)
         else:
             whole = out.numpy()

@@ -1,4 +1,4 @@
-"""How to sum and multiply where TensorFlow has no kernel for the axes, without TensorFlow."""
+"""What TensorFlow has kernels for, and how to sum and multiply where it has none for the axes, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from itertools import groupby
 from math import prod
 
 Axes = tuple[int, ...]
+
+MOST_SLICED = 8
+"""The most axes that TensorFlow slices."""
 
 _MOST_BROADCAST = 5
 """The most axes of a product with broadcasting, after adjacent axes that broadcast alike have been merged."""

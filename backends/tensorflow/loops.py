@@ -11,15 +11,13 @@ from typing import Any
 
 from einsumx.adapters.facets import TracedCall, TracedLoops
 from einsumx.adapters.typing import Array
+from einsumx.backends.tensorflow.choices import MOST_SLICED
 from einsumx.errors import BackendError
 
 tf: Any = import_module("tensorflow")
 xla: Any = import_module("tensorflow.compiler.tf2xla.python.xla")
 contexts: Any = import_module("tensorflow.python.ops.control_flow_util")
 """No public name tells whether XLA will compile a graph, nor has its update of a slice."""
-
-MOST_SLICED = 8
-"""The most axes that TensorFlow slices."""
 
 
 class TensorflowLoops(TracedLoops):
@@ -34,6 +32,12 @@ class TensorflowLoops(TracedLoops):
         return self.adapter.plain(array)
 
     def recorded(self, call: TracedCall, operands: Sequence[Array]) -> Array:
+        if "loop_body" in tf.get_current_name_scope().split("/"):
+            raise BackendError(
+                "memory_limit= is not kept where tf.vectorized_map or a tape's jacobian computes many results at once; "
+                "use tf.map_fn, or jacobian(..., experimental_use_pfor=False)"
+            )
+
         @tf.custom_gradient  # type: ignore[untyped-decorator]
         def within(*operands: Array) -> tuple[Array, Callable[[Array], list[Array]]]:
             def gradients(cotangent: Array) -> list[Array]:
@@ -42,7 +46,7 @@ class TensorflowLoops(TracedLoops):
 
             return call.written(operands), gradients
 
-        result: Array = within(*operands)
+        result: Array = within(*map(tf.identity, operands))  # those of the graph that is traced now
         return result
 
     def loop(self, count: int, body: Callable[[Any, Array], Array], carry: Array, after: Array | None) -> Array:
@@ -114,7 +118,9 @@ def _merged(
     Raises:
         BackendError: too many axes are cut.
     """
-    whole, part, begins = [], [], []
+    whole: list[int] = []
+    part: list[int] = []
+    begins: list[Any] = []
     for length, size, start in zip(shape, sizes, starts):
         if length == size and whole and whole[-1] == part[-1]:
             whole[-1], part[-1] = whole[-1] * length, part[-1] * size
@@ -125,6 +131,6 @@ def _merged(
         begins.append(0 if not last else min(start, last) if isinstance(start, int) else tf.minimum(start, last))
     if len(whole) > MOST_SLICED:
         raise BackendError(
-            f"under this memory_limit=, blocks would cut more axes than TensorFlow slices, {MOST_SLICED}; raise the limit"
+            f"this memory_limit= needs blocks along more than {MOST_SLICED} axes, the most that TensorFlow slices"
         )
     return whole, part, begins

@@ -18,7 +18,7 @@ class TensorflowFramework(Framework):
     """TensorFlow."""
 
     name = module = "tensorflow"
-    semirings = True
+    semirings = traced_limits = True
     immutable = "TensorFlow's tensors are immutable"
     gradient_dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     second_order = True
@@ -71,7 +71,8 @@ class TensorflowFramework(Framework):
         return list(tape.gradient(first, arrays, direction, unconnected_gradients=zero))
 
     def transformed(self, transform: str, function: Function) -> Function:
-        compiled: Function = self.xp.function(function, jit_compile=transform == "jit")
+        # AutoGraph would make new errors, without their attributes.
+        compiled: Function = self.xp.function(function, jit_compile=transform == "jit", autograph=False)
         return compiled
 
     def dynamic(self, function: Function, shapes: Sequence[Sequence[int | str]], dtypes: Sequence[str]) -> Function:

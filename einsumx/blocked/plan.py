@@ -44,7 +44,9 @@ def blocked_program(adapter: Adapter, request: BlockedContraction) -> BlockedPro
         raise too_small(limit, smallest * request.together + shared, request.contraction.equation, fresh=fresh)
     blocking, programs = best.blocking, best.programs
     grid = Grid(programs.contraction.equation.sizes, blocking)
-    return BlockedProgram(programs.contraction, limit, request.in_place, landing, blocking, programs, grid)
+    return BlockedProgram(
+        programs.contraction, limit, request.in_place, landing, request.is_traced, blocking, programs, grid
+    )
 
 
 def least_limit(adapter: Adapter, request: BlockedContraction) -> int:
@@ -83,7 +85,7 @@ def _best_blocking(adapter: Adapter, request: BlockedContraction, *, fastest: bo
         best, fits = search.block(share, pieces=request.pieces, fastest=fastest)
         if fits and not fastest:
             best = replace(best, seconds=0.0)  # no other path can be faster
-        elif fits and best.order and request.reads_ahead and not all(request.in_place) and together == 1:
+        elif fits and best.order and not request.is_traced and not all(request.in_place) and together == 1:
             ahead, ahead_fits = search.block(limit, read_ahead=True, pieces=request.pieces)
             if ahead_fits and ahead.seconds < _WORTH * best.seconds:
                 best = ahead

@@ -9,7 +9,8 @@ from einsumx.blocked.boxes import Grid
 from einsumx.blocked.cost import Blocking, ResultFootprint
 from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.ir.bind import label_names
-from einsumx.ir.contraction import Contraction, OfContraction
+from einsumx.ir.contraction import Contraction
+from einsumx.ir.program import Referable
 from einsumx.ir.records import HashedOnce, record
 
 
@@ -26,7 +27,7 @@ class BlockedContraction(HashedOnce):
         together: how many blocks are computed or held at once, and share the memory that the result leaves.
         pieces: the least number of pieces to cut the contraction into, if its sizes allow it.
         is_path_free: whether other paths may be tried too.
-        reads_ahead: whether blocks may be read before they are needed.
+        is_traced: whether the blocks are those of loops in a traced program, which reads none before it is needed.
     """
 
     contraction: Contraction
@@ -37,7 +38,7 @@ class BlockedContraction(HashedOnce):
     together: int = 1
     pieces: int = 1
     is_path_free: bool = True
-    reads_ahead: bool = True
+    is_traced: bool = False
 
     def read_rate(self, number: int) -> float:
         """The bytes a second at which an operand is read."""
@@ -46,7 +47,7 @@ class BlockedContraction(HashedOnce):
 
 
 @record
-class BlockedProgram(OfContraction):
+class BlockedProgram(Referable):
     """A contraction cut into blocks, as it runs under a memory limit.
 
     Users get the subclass :class:`einsumx.plans.BlockedPlan`, which can be called, printed and drawn.
@@ -56,6 +57,7 @@ class BlockedProgram(OfContraction):
         limit: the memory limit in bytes.
         in_place: whether each operand is already on the device; blocks of it are views and take no memory.
         landing: the memory needed to store the result.
+        is_traced: whether it is of loops in a traced program.
         blocking: which labels are cut, and the cost.
         programs: what runs on blocks.
         grid: where the blocks are.
@@ -65,6 +67,7 @@ class BlockedProgram(OfContraction):
     limit: int
     in_place: tuple[bool, ...]
     landing: ResultFootprint
+    is_traced: bool
     blocking: Blocking
     programs: StagePrograms = field(compare=False, repr=False)
     grid: Grid = field(compare=False, repr=False)

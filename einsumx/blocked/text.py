@@ -54,14 +54,16 @@ def blocked_text(program: BlockedProgram) -> str:
         lines.append((f"operand {number}", f"{nbytes}, {how}"))
     result = prod(program.shape) * itemsize(program.dtype)
     if program.landing.cut < result:
-        lines.append(("result", f"{quantity(result, 'B')}, written to out="))
+        how = "held by the caller" if program.is_traced else "written to out="
+        lines.append(("result", f"{quantity(result, 'B')}, {how}"))
     if sum(program.read_bytes) and len(program.operands) > 1:
         lines.append(("read in all", quantity(sum(program.read_bytes), "B")))
     if cut.read_ahead:
         lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
     lines.append(("peak memory", f"{quantity(program.peak_bytes, 'B')} of the limit of {quantity(program.limit, 'B')}"))
     lines.append(("time", f"{duration(program.seconds)} expected"))
-    header = f"{excerpt(equation.text)}  {operands_text(program.operands)}  {program.dtype} on {where} in blocks"
+    where += " in loops of a compiled program" if program.is_traced else " in blocks"
+    header = f"{excerpt(equation.text)}  {operands_text(program.operands)}  {program.dtype} on {where}"
     return f"{header}\n{in_columns(lines)}"
 
 

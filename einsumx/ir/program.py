@@ -18,7 +18,7 @@ else:
     slots = LazyModule("einsumx.ir.values")
 
 
-class _Referable(OfContraction, HashedOnce):
+class Referable(OfContraction, HashedOnce):
     """The values of a program, once they are computed; and weak references, which ``tf.function`` needs."""
 
     __slots__ = ("__weakref__", "_values")
@@ -38,7 +38,7 @@ class Into(NamedTuple):
 
 
 @record
-class Program(_Referable):
+class Program(Referable):
     """A contraction as straight-line array calls over numbered slots.
 
     Lowering returns one. Users get its subclass :class:`einsumx.Plan`, which they can call, print and store.

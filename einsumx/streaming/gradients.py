@@ -22,7 +22,7 @@ from einsumx.runtime.factors import check_kinds, common_dtype
 from einsumx.runtime.request import Request
 from einsumx.runtime.results import sum_dtype
 from einsumx.runtime.transposed import backward, gradients_of, ones, placed
-from einsumx.streaming.readers import framework_of
+from einsumx.streaming.readers import framework_of, is_traced
 from einsumx.streaming.run import check_resumable, plan_within, run_blocks
 from einsumx.streaming.writers import overlap
 
@@ -99,7 +99,7 @@ def recorded(request: Request, beside: int = 0) -> Array:
         MemoryLimitError: it or its gradients do not fit.
     """
     adapter, arrays = framework_of(request.operands, request.adapter)
-    if adapter.loops is not None and adapter.loops.is_traced([each for each in arrays if owner(each) is adapter]):
+    if is_traced(adapter, arrays):
         if request.factors is None:
             return traced.recorded(request, adapter, arrays)
         alone = replace(request, factors=None, added=None)

@@ -233,6 +233,12 @@ def framework_of(operands: Sequence[Any], requested: Adapter | None) -> tuple[Ad
     return adapter, arrays
 
 
+def is_traced(adapter: Adapter, arrays: Sequence[Any]) -> bool:
+    """Whether the framework traces operations on these arrays now, and can write loops for them."""
+    own = [array for array in arrays if owner(array) is adapter]
+    return adapter.loops is not None and adapter.loops.is_traced(own)
+
+
 def _kind_that_computes(number: int, array: Any) -> type:
     """The type of an operand, whose framework may compute; ``list`` if the operand leaves this to others."""
     try:

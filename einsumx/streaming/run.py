@@ -39,7 +39,7 @@ from einsumx.storage.maps import give_back
 from einsumx.streaming.blocks import Blocks, compute
 from einsumx.streaming.pieces import bytes_at_once, library_bytes
 from einsumx.streaming.progress import Ledger, Reported
-from einsumx.streaming.readers import Reader, Source, framework_of, sources
+from einsumx.streaming.readers import Reader, Source, framework_of, is_traced, sources
 from einsumx.streaming.scheduler import Concurrency, Values, Workload
 from einsumx.streaming.writers import Output
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from einsumx.blocked.derivatives import Passes
     from einsumx.blocked.journal import Journal
     from einsumx.streaming import devices as several
-    from einsumx.streaming import executors
+    from einsumx.streaming import executors, traced
     from einsumx.streaming import fingerprints as prints
     from einsumx.streaming.devices import Devices
     from einsumx.streaming.executors import WorkerPool
@@ -58,6 +58,7 @@ else:
     executors = LazyModule("einsumx.streaming.executors")
     several = LazyModule("einsumx.streaming.devices")
     prints = LazyModule("einsumx.streaming.fingerprints")
+    traced = LazyModule("einsumx.streaming.traced")
     journals = LazyModule("einsumx.blocked.journal")
 
 _GIVEN_BACK = 0.1e-9
@@ -304,6 +305,13 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
     if len(operands) != len(program.operands):
         raise SizeError(f"the plan takes {len(program.operands)} operands, not {len(operands)}\n  {excerpt(text)}")
     adapter, arrays = framework_of(operands, get_backend(program.backend))
+    if is_traced(adapter, arrays):
+        return traced.planned(program, adapter, arrays, out)
+    if program.is_traced:
+        raise BackendError(
+            f"the plan is of loops in a compiled program; call it while {adapter.name} traces a function, or make a "
+            "plan from the operands themselves"
+        )
     opened, _ = sources(arrays, adapter, program.device)
     for number, (source, planned, in_place) in enumerate(zip(opened, program.operands, program.in_place)):
         check_operand(number, source.operand, planned, text)

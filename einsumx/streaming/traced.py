@@ -7,29 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import loops_of
 from einsumx.adapters.registry import get_backend, owner
 from einsumx.algebra.semiring import SemiringAlgebra
-from einsumx.blocked.cost import ResultFootprint
-from einsumx.blocked.plan import blocked_program, too_small
 from einsumx.blocked.program import BlockedContraction, BlockedProgram
+from einsumx.blocked.traced import asked_in_trace, blocked_in_trace, unlimited_in_trace
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, MemoryLimitError, excerpt
+from einsumx.errors import BackendError, excerpt
 from einsumx.ir.algebra import PLUS_TIMES
-from einsumx.ir.contraction import Contraction
-from einsumx.ir.cost import op_costs
-from einsumx.ir.program import Program
 from einsumx.ir.records import HashedOnce, record
 from einsumx.ir.sizes import is_known
 from einsumx.ir.text import quantity
-from einsumx.planner.lower import lower
 from einsumx.planner.path import Optimize
 from einsumx.runtime import front
-from einsumx.runtime.conversion import described, one_device
+from einsumx.runtime.conversion import check_operand, described, one_device
 from einsumx.runtime.execute import run_of
 from einsumx.runtime.limits import limit_bytes
 from einsumx.runtime.request import Request, Written
@@ -50,21 +45,19 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
         MemoryLimitError: no blocks are small enough.
         BackendError: the limit asks for more than a number of bytes, or an operand is stored or sharded.
     """
-    limit, loops = request.limit, loops_of(adapter)
+    limit = request.limit
     if not limit.is_lasting or request.algebra.has_exponents:
         raise BackendError(
             f"while {adapter.name} traces a call, memory_limit= is a number of bytes alone, and not for einsum_frexp; "
             "call it outside of the trace, or omit memory_limit="
         )
-    operands = [loops.known(_in_trace(number, array, adapter)) for number, array in enumerate(arrays)]
-    if request.out is not None:
-        raise BackendError("out= cannot be written while a call is traced; use the result")
+    operands = _in_trace(adapter, arrays, request.out)
     signatures = list(map(adapter.signature, operands))
     request, device = request.named(adapter), one_device(adapter, signatures)
     contraction = front.contraction(request, adapter, described(adapter, signatures), device)
     if not all(is_known(operand.shape) for operand in contraction.operands):
         raise BackendError("memory_limit= needs sizes that are known; omit it for a program of any size")
-    asked = _asked(adapter, contraction, limit_bytes(limit.amount, lambda: None), request.is_path_free)
+    asked = asked_in_trace(adapter, contraction, limit_bytes(limit.amount, lambda: None), request.is_path_free)
     return _recorded(adapter, asked, operands)
 
 
@@ -81,47 +74,37 @@ def traced_call(
     signatures = list(map(adapter.signature, operands))
     device = one_device(adapter, signatures)
     contraction = front.contraction(request, adapter, described(adapter, signatures), device)
-    return TracedContraction(_asked(adapter, contraction, limit, is_path_free=True))
+    return TracedContraction(asked_in_trace(adapter, contraction, limit, is_path_free=True))
 
 
-def _asked(adapter: Adapter, contraction: Contraction, limit: int, is_path_free: bool) -> BlockedContraction:
-    in_place = (adapter.cpu.arrays == "strided",) * len(contraction.operands)
-    loops, size = loops_of(adapter), itemsize(contraction.dtype)
-    whole, is_cast = prod(contraction.equation.shape) * size, contraction.compute_dtype != contraction.dtype
-    landing = ResultFootprint(copied=size * is_cast, beside=loops.scalars)
-    if loops.counts_results:
-        landing = ResultFootprint(whole, whole * is_cast, beside=loops.scalars)
-    return BlockedContraction(contraction, limit, in_place, landing, is_path_free=is_path_free, reads_ahead=False)
+def planned(program: BlockedProgram, adapter: Adapter, arrays: Sequence[Any], out: Any) -> Array:
+    """The result of a plan in a traced program, in loops that keep its limit there.
+
+    Raises:
+        SizeError, BackendError: the operands do not fit the plan.
+    """
+    operands = _in_trace(adapter, arrays, out)
+    known = described(adapter, list(map(adapter.signature, operands)))
+    for number, (operand, own) in enumerate(zip(known, program.operands)):
+        check_operand(number, operand, own, program.equation)
+    return _recorded(adapter, asked_in_trace(adapter, program.contraction, program.limit, False), operands)
 
 
-def _in_trace(number: int, array: Any, adapter: Adapter) -> Array:
-    """An operand as an array of the framework, which may be a constant of the trace."""
-    if owner(array) is adapter:
-        return array
-    if not is_host_array(array):
-        raise BackendError(f"operand {number} is stored, and cannot be read while {adapter.name} traces the call")
-    return adapter.from_numpy(array)
+def _in_trace(adapter: Adapter, arrays: Sequence[Any], out: Any) -> list[Array]:
+    """Operands as arrays of the framework, some of which may be constants of the trace."""
+    if out is not None:
+        raise BackendError("out= cannot be written while a call is traced; use the result")
+    operands = []
+    for number, array in enumerate(arrays):
+        if owner(array) is not adapter and not is_host_array(array):
+            raise BackendError(f"operand {number} is stored, and cannot be read while {adapter.name} traces the call")
+        own = array if owner(array) is adapter else adapter.from_numpy(array)
+        operands.append(loops_of(adapter).known(own))
+    return operands
 
 
 def _recorded(adapter: Adapter, asked: BlockedContraction, operands: Sequence[Array]) -> Array:
     return loops_of(adapter).recorded(TracedContraction(asked), operands)
-
-
-def _planned(adapter: Adapter, asked: BlockedContraction) -> Program | BlockedProgram:
-    """The plan without blocks, if all its intermediates fit at once, whenever the compiler computes them."""
-    contraction = asked.contraction
-    program: Program = contraction.algebra.lowered(lower(contraction))
-    kernels = loops_of(adapter) if contraction.algebra is PLUS_TIMES else adapter
-    costs = op_costs(program, kernels, program.values)
-    taken = sum([cost.workspace + (cost.allocated if cost.op.out != program.result else 0) for cost in costs])
-    if taken + asked.landing.cut + asked.landing.beside <= asked.limit:
-        return program
-    filled = 1 - loops_of(adapter).gaps
-    try:
-        return blocked_program(adapter, replace(asked, limit=int(asked.limit * filled)))
-    except MemoryLimitError as error:
-        smallest = ceil((error.smallest or 0) / filled) + 1
-    raise too_small(asked.limit, smallest, contraction.equation)
 
 
 @record
@@ -145,8 +128,17 @@ class TracedContraction(HashedOnce):
 
     @property
     def arguments(self) -> tuple[str, tuple[int, ...], int, str, str | None, tuple[int, ...]]:
-        """Those of :func:`traced_call` beside the operands, for contractions along any path of plus and times."""
+        """Those of :func:`traced_call` beside the operands, for contractions along any path of plus and times.
+
+        Raises:
+            BackendError: it is not such a contraction.
+        """
         contraction = self.asked.contraction
+        if contraction.algebra is not PLUS_TIMES or not self.asked.is_path_free:
+            raise BackendError(
+                f"while {contraction.place.backend} traces a call, memory_limit= is not for semirings, nor for a path "
+                "by optimize=; omit memory_limit="
+            )
         equation, conj = contraction.equation, contraction.conjugated
         return equation.text, equation.shape, self.asked.limit, contraction.dtype, contraction.accumulate, conj
 
@@ -156,28 +148,33 @@ class TracedContraction(HashedOnce):
 
     def check(self) -> None:
         """Raise MemoryLimitError if no blocks are small enough."""
-        _planned(self._adapter, self.asked)
+        if unlimited_in_trace(self._adapter, self.asked) is None:
+            blocked_in_trace(self._adapter, self.asked)
 
     def written(self, operands: Sequence[Array]) -> Array:
         """The result."""
         adapter = self._adapter
-        program = _planned(adapter, self.asked)
-        if isinstance(program, BlockedProgram):
-            return LoopWriter(program, adapter, operands).result()
+        program = unlimited_in_trace(adapter, self.asked)
+        if program is None:
+            return LoopWriter(blocked_in_trace(adapter, self.asked), adapter, operands).result()
         return adapter.boxed(run_of(program, adapter)(*operands), self.dtype)
 
-    def tangent(self, number: int, operands: Sequence[Array], tangent: Array) -> Array:
-        """The tangent of the result from that of one operand, in which it is linear; BackendError if it is not."""
+    def _check_linear(self) -> None:
         algebra = self.asked.contraction.algebra
         if isinstance(algebra, SemiringAlgebra):
             raise BackendError(
                 f"under memory_limit= there are no gradients in the semiring {algebra.name!r}; omit "
                 "memory_limit=, or stop the gradients of the operands"
             )
+
+    def tangent(self, number: int, operands: Sequence[Array], tangent: Array) -> Array:
+        """The tangent of the result from that of one operand, in which it is linear; BackendError if it is not."""
+        self._check_linear()
         return _recorded(self._adapter, self.asked, [*operands[:number], tangent, *operands[number + 1 :]])
 
     def cotangent(self, number: int, operands: Sequence[Array], cotangent: Array) -> Array:
         """The cotangent of an operand from that of the result."""
+        self._check_linear()
         asked, adapter = self.asked, self._adapter
         contraction, loops = asked.contraction, loops_of(adapter)
         step, own, last = backward(contraction.equation, number), contraction.operands[number], len(operands)
@@ -221,4 +218,4 @@ class TracedContraction(HashedOnce):
         )  # fmt: skip
         known = described(adapter, list(map(adapter.signature, operands)))
         other = front.contraction(request, adapter, known, contraction.place.device)
-        return _asked(adapter, other, self.asked.limit, optimize == "auto")
+        return asked_in_trace(adapter, other, self.asked.limit, optimize == "auto")
