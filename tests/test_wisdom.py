@@ -269,7 +269,7 @@ def test_a_store_that_cannot_be_written_is_logged_once_and_findings_stay_in_memo
             wisdom.record(NUMPY, "cpu", f"{KEY} {number}", finding())
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.message.startswith("einsumx keeps its measurements in memory alone: ")
+    assert record.message.startswith("einsumx keeps its measurements only in memory: ")
     assert wisdom.find(NUMPY, "cpu", f"{KEY} 2") == finding()
 
 
@@ -337,7 +337,7 @@ def test_forgetting_is_for_some_backends_or_devices_alone(capsys, folder):
     assert told(capsys, "--forget", "--backend", "torch", "mxnet")["count"] == 1
     assert [row["backend"] for row in told(capsys)["rates"]] == ["numpy"]
     assert main(["wisdom", "--forget"]) == 0
-    assert capsys.readouterr().out == f"1 removed from {folder}\n"
+    assert capsys.readouterr().out == f"1 row removed from {folder}\n"
     assert main(["wisdom"]) == 0
     assert capsys.readouterr().out == f"nothing is stored in {folder}\n"
 
@@ -423,7 +423,7 @@ def test_what_is_no_exported_file_is_not_imported(capsys, tmp_path, text, reason
 
 def test_what_cannot_be_exported_ends_in_status_2(capsys, tmp_path):
     assert main(["wisdom", "--export", str(tmp_path / "none" / "all.json")]) == 2
-    assert "all.json is not exported: [Errno 2] No such file or directory" in capsys.readouterr().err
+    assert "all.json cannot be written: [Errno 2] No such file or directory" in capsys.readouterr().err
 
 
 # -- blocks ---------------------------------------------------------------------------------------------------------

@@ -141,8 +141,8 @@ def _names() -> dict[str, None]:
 def _unknown(name: str, *others: str) -> BackendError:
     """The error that no backend has this name, with the names that there are."""
     return BackendError(
-        f"no backend is called {shown(name)}; there are {', '.join((*_names(), *others))}; others come with packages "
-        "that are installed, or with --import of a command"
+        f"no backend is called {shown(name)}; there are {', '.join((*_names(), *others))}; an installed package may "
+        "add others"
     )
 
 

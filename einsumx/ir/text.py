@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-from einsumx.errors import excerpt, visible
+from einsumx.errors import counted, excerpt, visible
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import OpCost, PlanCost, program_cost
@@ -138,8 +138,8 @@ def plan_line(program: Program, kernels: Kernels | None) -> str:
     cost = program_cost(program, kernels)
     shapes, path = (" ".join(part) for part in (map(operand_text, program.operands), map(shape_text, program.path)))
     if len(program.operands) > _NAMED:
-        shapes, path = f"{len(program.operands)} operands", f"of {len(program.path)} steps"
-    count = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
+        shapes, path = counted(len(program.operands), "operand"), f"of {counted(len(program.path), 'step')}"
+    count = counted(len(program.ops), "op")
     own = sum(isinstance(op, ops.Native) for op in program.ops)
     count += f" ({own} of the own einsum)" if own else ""
     return (

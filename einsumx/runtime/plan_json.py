@@ -131,8 +131,9 @@ def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:
     program = _planned_again(plan, algebra)
     if json.loads(json.dumps(_listed(program))) != plan.ops:
         warn(
-            f"einsumx plans {excerpt(program.written)} in another way than the plan that was stored: it was made by "
-            f"another version of einsumx or for another one of {program.backend}, or changed; the new plan is used"
+            f"einsumx now makes another plan of {excerpt(program.written)} than the stored one, and uses the new one: "
+            f"another version of einsumx or {program.backend} made the stored plan, or it was changed; store the new "
+            "plan"
         )
     return program
 
