@@ -235,7 +235,7 @@ def test_a_framework_that_is_not_there_is_a_row_that_says_how_to_install_it(caps
 def test_where_nothing_could_be_compared_the_status_is_2(capsys, missing_library):
     assert main([*SMALL[:4], "--backend", missing_library, "--json"]) == 2
     printed = capsys.readouterr()
-    assert printed.err == "einsumx compare: error: none of nowhere could be compared here\n"
+    assert printed.err == "einsumx compare: error: none of nowhere can be compared here; install one of them\n"
     assert [row["status"] for row in json.loads(printed.out)["rows"]] == ["absent"]
 
 

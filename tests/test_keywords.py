@@ -266,7 +266,9 @@ def test_what_is_stored_is_not_brought_to_another_framework_unasked(torch):
 
 
 def test_what_is_stored_is_told_how_it_becomes_a_dask_array_or_takes_a_result():
-    with pytest.raises(BackendError, match=r"out= is a Stored, .*; pass memory_limit= to write the result"):
+    with pytest.raises(
+        BackendError, match=r"out= must be an array of .*, not a Stored; pass memory_limit= to write the result"
+    ):
         einsum(EQUATION, a, b, out=Stored(np.empty((2, 4))))
     da = pytest.importorskip("dask.array")
     with pytest.raises(BackendError, match=r"operand 0 is a stored array .*; pass dask.array.from_array"):

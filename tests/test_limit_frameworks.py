@@ -94,7 +94,7 @@ def test_a_plan_for_a_fraction_of_a_device_that_is_not_there_is_an_error(backend
 
 
 def test_a_fraction_of_an_unknown_amount_is_an_error():
-    with pytest.raises(ValueError, match="give bytes"):
+    with pytest.raises(ValueError, match="pass bytes"):
         limit_bytes(0.5, lambda: None)
 
 

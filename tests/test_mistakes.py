@@ -90,8 +90,8 @@ MISTAKES = [
     ('einsum("ij,jk->ik", a, Sparse(), memory_limit="1 MB")', BackendError, r"operand 1: .*sparse.*x\.toarray\(\)"),
     ('einsum("ij,ij->", a, np.ma.ones((2, 3)))', BackendError, r"operand 1: .*masks.*x\.filled\(0\)"),
     # out= and order=
-    ('einsum("ij,jk->ik", a, b, out=(2, 4))', BackendError, "out= is a tuple"),
-    ('einsum("ij,jk->ik", a, b, out=np.float64)', BackendError, "out= is a type, .*arrays of numpy$"),
+    ('einsum("ij,jk->ik", a, b, out=(2, 4))', BackendError, "out= must be an array of numpy.* not a tuple"),
+    ('einsum("ij,jk->ik", a, b, out=np.float64)', BackendError, "out= must be an array of numpy.* not a type$"),
     ('einsum("ij,jk->ik", a, b, out=np.ones((2, 4), "int64"))', BackendError, "float64, .*out= of int64; pass"),
     # dtype= and casting=
     ('einsum("ij,jk->ik", a, b, dtype="flot32")', BackendError, "does not support dtype 'flot32'"),
@@ -114,7 +114,7 @@ MISTAKES = [
     (
         'einsum("ij,jk->ik", a, b, backend=np)',
         BackendError,
-        "named by strings, such as 'numpy', not by <module 'numpy'",
+        "named by a string, such as 'numpy', not by <module 'numpy'",
     ),
     ('einsum("ij,jk->ik", a, b, optimise=True)', TypeError, "unexpected keyword argument 'optimise'"),
     ('MemoryLimit("1 MB", device=0)', TypeError, "device= must be the name of a device, such as 'cuda:0', not 0"),
@@ -144,7 +144,7 @@ MISTAKES = [
     ('plan("ij,jk->ik", (2, 3), (3, 4), device="gpu", backend="cupy")', BackendError, "cupy has no device 'gpu'"),
     ('expression("ij,jk->ik", a, b)', EquationError, "every operand is constant.*shapes, which are tuples"),
     ('expression("ij,jk->ik", a, (3, 4))(None)', BackendError, "operand 1: .*None is not an array"),
-    ("einsumx.patch(np)", BackendError, "named by strings, such as 'numpy', not by <module 'numpy'"),
+    ("einsumx.patch(np)", BackendError, "named by a string, such as 'numpy', not by <module 'numpy'"),
 ]
 
 

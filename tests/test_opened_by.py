@@ -156,7 +156,9 @@ def test_a_run_into_an_opened_out_is_resumed(folder):
 
 def test_a_worker_that_opens_another_shape_is_an_error(pool):
     a = einsumx.opened_by(larger_elsewhere, os.getpid(), (120, 100))
-    with pytest.raises(einsumx.BlockError, match=r"larger_elsewhere with shape \(120, 101\), .* but the caller with"):
+    with pytest.raises(
+        einsumx.BlockError, match=r"larger_elsewhere and found shape \(120, 101\), .* but the caller found"
+    ):
         einsumx.einsum(EQUATION, a, arrays()[1], memory_limit=MemoryLimit(LIMIT, executor=pool))
 
 
@@ -241,7 +243,7 @@ def test_a_worker_that_finds_no_array_or_another_one_does_not_read_fill_values(f
     with pytest.raises(einsumx.BackendError, match=r"a worker finds no Zarr array in .*a; a worker on another machine"):
         pickle.loads(sent).open()
     filled(f"file://{folder / 'zarr' / 'a'}", np.zeros((3, 4)), (3, 4), auto_mkdir=True)
-    with pytest.raises(einsumx.BackendError, match=r"with shape \(3, 4\), dtype float64, but the caller with"):
+    with pytest.raises(einsumx.BackendError, match=r"found shape \(3, 4\), dtype float64, but the caller found"):
         pickle.loads(sent).open()
 
 

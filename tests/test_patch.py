@@ -727,7 +727,7 @@ def test_gradients_are_computed_in_blocks_too(in_blocks):
     ("name", "limit", "kind", "text"),
     [
         ("opt_einsum", "1 GB", einsumx.BackendError, "a patch of 'opt_einsum' takes no memory_limit="),
-        ("numpy", 0.5, ValueError, "memory_limit=0.5 of a patch is a fraction.*give bytes"),
+        ("numpy", 0.5, ValueError, "memory_limit=0.5 of a patch is a fraction.*pass bytes"),
         ("numpy", 0, ValueError, "must be positive"),
         ("numpy", "much", ValueError, "is not an amount of memory"),
         ("numpy", einsumx.MemoryLimit("1 GB", device="cpu"), TypeError, "is a number of bytes"),

@@ -103,7 +103,7 @@ def test_repeated_calls_share_a_plan():
     ("axes", "error", "message"),
     [
         (((0,), (7,)), AxisError, "axes= names axis 7 of operand 1, which has 3 axes"),
-        (5, AxisError, r"axes=5 sums over 5 axes of each operand, but operand 0 has shape \(2, 3, 4\); pass 3 or less"),
+        (5, AxisError, r"axes=5 sums over 5 axes of each operand, but operand 0 has shape \(2, 3, 4\); pass at most 3"),
         (((0, 0), (0, 1)), SizeError, "names an axis of operand 0 twice"),
         (((0, 1), (1, -2)), SizeError, "names an axis of operand 1 twice"),
         (((0, 1), (0,)), SizeError, "has 2 axes of operand 0 and 1 of operand 1"),

@@ -228,7 +228,7 @@ class SymbolAdapter(MxnetAdapter):
         return self.mx.sym.npx
 
     def signature(self, array: Array) -> Signature:
-        raise BackendError("MXNet's symbols have no sizes yet, so only einsum takes them, and without out=")
+        raise BackendError("MXNet's symbols have no sizes yet, so only einsum takes them; call einsum without out=")
 
     def signatures(self, written: Written, arrays: Sequence[Array]) -> tuple[Signature, ...]:
         return signatures(written, arrays)

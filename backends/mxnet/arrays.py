@@ -172,7 +172,9 @@ class MxnetArrays(Arrays):
             "f": promoted if kind(promoted) == "f" else "float32",
         }.get(host.dtype.kind)
         if target is None:
-            raise BackendError(f"mxnet does not support {host.dtype}, the dtype of {shown(value)}")
+            raise BackendError(
+                f"mxnet does not support {host.dtype}, the dtype of {shown(value)}; pass numbers of another dtype"
+            )
         array = host.astype(target)
         if kind(target) in "iu" and (array != host).any():
             raise BackendError(f"{shown(value)} does not fit dtype {target} of the other operands; pass an array")

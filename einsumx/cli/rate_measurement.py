@@ -88,7 +88,7 @@ def calibrate(
         EinsumxError: no rate could be measured, or the cache folder cannot be written.
     """
     if not adapter.module:
-        raise BackendError(f"{adapter.name} serves many libraries, each with its own rates, so it cannot be calibrated")
+        raise BackendError(f"{adapter.name} serves many libraries, each with its own rates; it cannot be calibrated")
     try:
         where = adapter.device(_ones(adapter, (1,), device))
     except ModuleNotFoundError as error:

@@ -300,7 +300,10 @@ def _cotengra(preset: str) -> Callable[..., Any]:
         try:
             return cotengra.array_contract_path(inputs, output, sizes, optimize=preset)
         except KeyError:
-            raise PathError(f"cotengra has no optimizer called {shown(preset)}") from None
+            raise PathError(
+                f"cotengra has no optimizer called {shown(preset)}; it has 'auto', 'auto-hq', 'greedy', 'hyper' and "
+                "others"
+            ) from None
 
     optimizer.__module__ = "cotengra"
     return optimizer

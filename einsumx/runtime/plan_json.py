@@ -170,7 +170,7 @@ def _planned_again(plan: Any, algebra: Algebra) -> Program:
 def _check_path(path: Path, equation: SizedEquation) -> None:
     """Check a path, and that planning along it takes no longer than along those that the planner makes."""
     if not all(len(step) in (1, 2) for step in path):
-        raise PathError("each step of a stored path has one or two positions")
+        raise PathError("each step of a stored path must have one or two positions")
     find_path(equation, path)
     terms = [frozenset(term) for term in equation.inputs]
     results = [result for _, result in step_outputs(path, terms, frozenset(equation.output))]

@@ -334,7 +334,9 @@ def _check_framework(adapter: Adapter, out: Any) -> None:
     out_adapter = owner(out)
     if out_adapter is None:
         hint = "; pass memory_limit= to write the result to a stored array" if is_stored(out) else ""
-        raise BackendError(f"out= is a {type(out).__name__}, but the operands are arrays of {adapter.name}{hint}")
+        raise BackendError(
+            f"out= must be an array of {adapter.name}, as the operands are, not a {type(out).__name__}{hint}"
+        )
     if out_adapter is not adapter:
         raise BackendError(
             f"out= is an array of {out_adapter.name}, but the operands are arrays of {adapter.name}; make out= with "

@@ -129,7 +129,9 @@ def _described(array: Any) -> str:
 def _check_same(by: str, here: str, caller: str) -> None:
     """Check that a worker opened an array like the caller's."""
     if here != caller:
-        raise BackendError(f"a worker opened {by} with {here}, but the caller with {caller}")
+        raise BackendError(
+            f"a worker opened {by} and found {here}, but the caller found {caller}; open the same array everywhere"
+        )
 
 
 def zarr_of(array: Any) -> Zarr:
