@@ -44,10 +44,10 @@ def test_messages_say_what_to_do():
 def test_a_message_without_a_remedy_is_noticed():
     lines = [
         'BackendError("this is wrong")',
-        'PathError(f"{x} is bad; drop it")',
+        'PathError(f"{x} is wrong too; omit it")',
         "BackendError(str(error))",
         'ValueError("a b")',
     ]
     found = list(messages("\n".join(lines)))
-    assert found == [(1, "this is wrong"), (2, "\0 is bad; drop it")]
+    assert found == [(1, "this is wrong"), (2, "\0 is wrong too; omit it")]
     assert [bool(REMEDY.search(text)) for _, text in found] == [False, True]

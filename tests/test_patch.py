@@ -251,7 +251,7 @@ def test_what_stands_there_looks_like_what_stood_there(name):
     [
         ("array_api", "no einsum to replace|no operand says which"),
         ("nothing", r"no backend is called 'nothing'; there are numpy, .*, dask, opt_einsum;"),
-        (["numpy"], r"backends are named by strings, such as 'numpy', not by \['numpy'\]"),
+        (["numpy"], r"a backend must be named by a string, such as 'numpy', not by \['numpy'\]"),
     ],
 )
 def test_what_has_no_einsum_of_its_own_is_said(name, text):
