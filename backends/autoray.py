@@ -43,7 +43,8 @@ def einsum(request: Request) -> Any:
     names = list(dict.fromkeys(name for name in backends if name not in (None, "builtins")))
     if len(names) > 1:
         raise BackendError(
-            f"the operands are lazy arrays of two frameworks, {names[0]} and {names[1]}; convert one of them first"
+            f"the operands belong to two frameworks, {names[0]} and {names[1]}, and some are lazy arrays of autoray; "
+            "convert one of them first"
         )
     text = request.written
     if not isinstance(text, str):

@@ -297,7 +297,7 @@ def test_the_command_alone_lists_its_commands(capsys):
         ),
         (("explain", "ab->a", "3,,4"), "argument SHAPE: '3,,4' is not a shape"),
         (("explain", "ab->a", ""), "argument SHAPE: '' is not a shape"),
-        (("explain", "ab->a", "3,4", "--dtype", "float31"), "argument --dtype: 'float31' is no dtype"),
+        (("explain", "ab->a", "3,4", "--dtype", "float31"), "argument --dtype: 'float31' is not a dtype"),
         (("compare", "--rounds", "0"), "argument --rounds: '0' is not a positive number"),
         (("compare", "--batch", "-3"), "argument --batch: "),
         (("contract",), "invalid choice: 'contract'"),

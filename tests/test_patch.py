@@ -730,7 +730,7 @@ def test_gradients_are_computed_in_blocks_too(in_blocks):
         ("numpy", 0.5, ValueError, "memory_limit=0.5 of a patch is a fraction.*pass bytes"),
         ("numpy", 0, ValueError, "must be positive"),
         ("numpy", "much", ValueError, "is not an amount of memory"),
-        ("numpy", einsumx.MemoryLimit("1 GB", device="cpu"), TypeError, "is a number of bytes"),
+        ("numpy", einsumx.MemoryLimit("1 GB", device="cpu"), TypeError, "must be a number of bytes"),
     ],
 )
 def test_a_limit_that_cannot_hold_is_an_error_at_once(name, limit, kind, text):
