@@ -131,6 +131,7 @@ def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_package():
     (python,) = re.findall(r'^requires-python = ">=(.*)"$', project, re.MULTILINE)
     (required,) = re.findall(r"^dependencies = \[(.*)\]$", project, re.MULTILINE)
     assert f"  version: {VERSION}\n" in recipe
+    assert recipe.count(SOURCE) == 2
     assert f'  python_min: "{python}"\n' in recipe
     run = recipe.partition("  run:\n")[2].partition("  run_constraints")[0]
     names = [line.strip("- ").replace(" ", "") for line in run.splitlines()[1:]]
