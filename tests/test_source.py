@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,13 +88,6 @@ def silent(example):
 def test_attention_scores_are_one_product_and_the_views_or_copies_before_it_whichever_plan_is_asked(backend, mxnet_1):
     assert einsumx.plan(*SCORES, dtypes="float32", backend=backend).source() == SHOWN[backend]
     assert einsumx.plan(*SCORES, dtypes="float32", backend="jax").source(backend) == SHOWN[backend]
-
-
-def test_the_page_on_mxnet_shows_the_plan_and_its_source(mxnet_1):
-    page = Path(__file__).parents[1].joinpath("docs", "mxnet.md").read_text(encoding="utf-8")
-    assert str(einsumx.plan(*SCORES, dtypes="float32", backend="mxnet")) in page
-    command = "einsumx explain --source 'bind,bjnd->bnij' 64,100,8,128 64,50,8,128 --backend mxnet"
-    assert f"$ {command}\n{SHOWN['mxnet']}```" in page
 
 
 def test_each_call_that_works_has_a_line_and_copies_have_their_reason():
