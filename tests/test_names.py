@@ -25,7 +25,7 @@ SOURCES = {
 }
 PROGRAMS = [ROOT / "noxfile.py", *(ROOT / "tests").glob("*.py"), *(ROOT / "docs" / "examples").glob("*.py")]
 
-OF_USERS = {"backend.py", "mylib_backend.py", "script.py", "site/", "train.py"}
+OF_USERS = {"backend.py", "script.py", "site/", "train.py"}
 """Files on the pages that are made or are not the project's, besides those with NAME in their name."""
 
 OF_OTHER_PROGRAMS = {"--epochs", "--no-deps", "--strict"}
@@ -145,7 +145,7 @@ def _stale_in_command(code: str, project: Project) -> Iterator[str]:
             set(re.findall(r"[a-z_]+(?:-[a-z]+)?(?:(?= )|$|(?=\())", sessions[1] if sessions else ""))
             - project.sessions
         )
-    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build)\b", code):
+    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build|rattler-build|cffconvert)\b", code):
         yield from options - project.options - OF_OTHER_PROGRAMS
 
 
