@@ -392,7 +392,7 @@ def test_a_file_with_a_malformed_row_or_from_elsewhere_is_not_imported(capsys, t
     for name, item in change.items():
         place = next((each for each in (value["selection"], value) if name in each), row)
         place[name] = item
-    data["plans"] = [row] if "elsewhere" in reason else [good, row]
+    data["plans"] = [row] if "measured" in reason else [good, row]
     bundle.write_text(json.dumps(data))
     assert main(["wisdom", "--import", str(bundle)]) == 2
     error = " ".join(capsys.readouterr().err.split())
