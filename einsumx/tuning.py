@@ -101,7 +101,7 @@ class Tuning:
             for mark, estimated, seconds, plan in rows
         ]
         lines.append(f"* {self.gain:.2f} times as fast as the estimate's choice, the first line")
-        doubts = self.doubts or ("choices are frozen, or no key tells this path from others",)
+        doubts = self.doubts or ("choices are frozen, or einsumx has no key for this path",)
         lines += [] if self.is_remembered else [f"not remembered: {doubt}" for doubt in doubts]
         return "\n".join(lines)
 
