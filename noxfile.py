@@ -257,12 +257,12 @@ def check_types(session: nox.Session, *options: str) -> None:
 
 
 def check_types_of_results(session: nox.Session) -> None:
-    """Whether type checkers know that a result has the type of the arrays, of `CURRENT`."""
+    """Whether type checkers know every public name, and that a result has the type of the arrays, of `CURRENT`."""
     session.install(MYPY, "basedpyright==1.*")  # pyright, with the Node.js that it runs on
-    settings, results = Path("pyproject.toml").resolve(), Path("tests/typing/results.py").resolve()
+    settings, callers = Path("pyproject.toml").resolve(), Path("tests/typing").resolve()
     with session.chdir(session.create_tmp()):  # where the installed einsumx is read, not the checkout
-        session.run("mypy", f"--config-file={settings}", str(results))
-        session.run("basedpyright", "--project", str(settings), "--pythonpath", f"{session.bin}/python", str(results))
+        session.run("mypy", f"--config-file={settings}", str(callers))
+        session.run("basedpyright", "--project", str(settings), "--pythonpath", f"{session.bin}/python", str(callers))
 
 
 @nox.session(name="all", venv_backend="none", default=False)

@@ -25,7 +25,7 @@ SOURCES = {
 }
 PROGRAMS = [ROOT / "noxfile.py", *(ROOT / "tests").glob("*.py"), *(ROOT / "docs" / "examples").glob("*.py")]
 
-OF_USERS = {"backend.py", "mylib_backend.py", "script.py", "site/", "train.py"}
+OF_USERS = {"backend.py", "script.py", "site/", "train.py"}
 """Files on the pages that are made or are not the project's, besides those with NAME in their name."""
 
 OF_OTHER_PROGRAMS = {"--epochs", "--no-deps", "--strict"}

@@ -139,6 +139,11 @@ def test_type_checkers_find_that_the_package_is_typed():
     assert (Path(einsumx.__file__).parent / "py.typed").is_file()
 
 
+def test_type_checkers_see_each_public_name_used():
+    text = (CHECKOUT / "tests" / "typing" / "every_name.py").read_text()
+    assert missing(einsumx.__all__, re.findall(r"\beinsumx\.(\w+)", text)) == []
+
+
 def test_the_command_is_installed():
     (command,) = (entry for entry in distribution("einsumx").entry_points if entry.group == "console_scripts")
     assert command.name == "einsumx"

@@ -1,4 +1,4 @@
-"""``lower``: from a sized equation, a path, the operands' layouts and a framework's traits to a program."""
+"""``lower``: from a contraction to its program."""
 
 from __future__ import annotations
 

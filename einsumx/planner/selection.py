@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
     Attributes:
         name: see :class:`Selection`; empty if nobody asks for names.
         seconds: its estimated time.
-        kind: what makes it different from others at first sight.
+        kind: equal for candidates that differ little, of which the fastest is tried first.
         write: appends its ops, and returns the result.
     """
 
