@@ -47,7 +47,7 @@ class Client:
         source: where its tests are.
         tests: files or folders, from the source's root.
         frameworks: what :func:`einsumx.patch` is called with.
-        replaced: a function of another library, as ``module:name``, and the one that takes its place.
+        replaced: a function of another library, as ``module:name`` or ``module:class.name``, and the one that takes its place.
         options: of pytest.
         settings: the file with pytest's settings, from the source's root.
         environment: variables for its tests.
@@ -253,16 +253,17 @@ CLIENTS = (
         source=Installed("sparse"),
         tests=("numba_backend/tests/test_einsum.py",),
         frameworks=("sparse",),
+        reasons={"test_einsum_format[formats1-dok]": "it expects DOK for DOK operands; einsumx returns COO"},
     ),
     Client(
-        name="pint",
-        package="pint",
-        version="0.25.3",
-        source=Installed("pint"),
-        tests=("testsuite/test_numpy.py",),
-        options=("-k", "einsum or dot or Function or Math"),
-        frameworks=("numpy",),
-        needs=("scipy", "uncertainties"),
+        name="glass",
+        package="glass",
+        version="2026.4",
+        source=Git("https://github.com/glass-dev/glass", "v2026.4", ("tests",)),
+        tests=("tests/core",),
+        frameworks=(),
+        replaced=("glass._array_api_utils:xp_additions.einsum", "einsumx:einsum"),
+        needs=("array-api-strict",),
     ),
     Client(
         name="transformers",
