@@ -438,8 +438,10 @@ def docs(session: nox.Session) -> None:
 def package(session: nox.Session) -> None:
     """The sdist, and the wheel built from it: they have every file, and the wheel works beside the unpacked sdist."""
     dist = project() / "dist"
-    session.install("build")
+    session.install("build", "twine", "cffconvert==2.*")
     session.run("python", "-m", "build", "--outdir", str(dist), str(project()), silent=True)
+    session.run("twine", "check", "--strict", *map(str, dist.iterdir()))
+    session.run("cffconvert", "--validate", "--infile", "CITATION.cff")
     (built,) = dist.glob("*.whl")
     session.install(f"{built}[conformance]", *TESTING)
     session.run("pytest", "-m", "package", "tests/test_packaging.py", env={"EINSUMX_DIST": str(dist)})

@@ -74,10 +74,21 @@ def test_datasets_of_hdf5_are_read_and_a_memory_map_is_written(capsys):
     assert int(total) > 1
 
 
-def test_a_run_that_was_interrupted_goes_on(capsys):
-    names = run(RESUME)
-    assert names["c"].filename
-    assert capsys.readouterr().out == "300.0 300.0\n"
+def test_a_run_that_was_interrupted_goes_on():
+    first = RESUME.replace('resume="blocks.json"', 'resume="blocks.json", progress=interrupted')
+    assert first != RESUME
+    done = []
+
+    def interrupted(steps, total):
+        done.append(steps)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        exec(first, {"interrupted": interrupted})
+    assert Path("blocks.json").exists()
+    names = run(RESUME.replace('"w+"', '"r+"', 1))
+    assert (names["c"] == 300).all()
     assert not Path("blocks.json").exists()
 
 

@@ -145,7 +145,7 @@ def _stale_in_command(code: str, project: Project) -> Iterator[str]:
             set(re.findall(r"[a-z_]+(?:-[a-z]+)?(?:(?= )|$|(?=\())", sessions[1] if sessions else ""))
             - project.sessions
         )
-    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build)\b", code):
+    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build|rattler-build|cffconvert)\b", code):
         yield from options - project.options - OF_OTHER_PROGRAMS
 
 
