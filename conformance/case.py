@@ -119,9 +119,9 @@ class Case:
         return values(spec, self._numbers(purpose))
 
     def _numbers(self, purpose: str) -> Numbers:
-        return Numbers(self.seed(purpose))
+        return Numbers(self.values_seed(purpose))
 
-    def seed(self, purpose: str = "") -> int:
+    def values_seed(self, purpose: str = "") -> int:
         """The seed of the operands' values, or of those for another purpose."""
         return crc32(f"{self.id}{purpose}".encode())
 

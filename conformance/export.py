@@ -47,7 +47,7 @@ def _kit_cases() -> Iterator[dict[str, Any]]:
                     "operands": [
                         {"shape": each.shape, "dtype": each.dtype, "fill": each.fill} for each in case.operands
                     ],
-                    "seed": case.seed(),
+                    "seed": case.values_seed(),
                     "dtype": result,
                 }
 
