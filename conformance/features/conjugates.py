@@ -93,7 +93,7 @@ def _refused_cases() -> Iterator[Case]:
     for conj in ((0, 0), (1, -1)):
         yield refused(keywords(conj=conj), says=f"twice; {count}", only_einsumx=True)
     for value in (True, (True,), 0.0, "first", (None,)):
-        yield refused(keywords(conj=value), says="conj= is the position of an operand", only_einsumx=True)
+        yield refused(keywords(conj=value), says="conj= must be the position of an operand", only_einsumx=True)
 
 
 def _conjugated(case: Case) -> set[int]:

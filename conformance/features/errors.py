@@ -32,9 +32,9 @@ FEATURES = {
 
 _EQUATIONS = (
     # equation, number of operands, message, position of the caret
-    ("ij,j!->i", 2, "'!' is no label", 4),
-    ("i1->i", 1, "'1' is no label", 1),
-    ("i_->i", 1, "'_' is no label", 1),
+    ("ij,j!->i", 2, "'!' is not a label", 4),
+    ("i1->i", 1, "'1' is not a label", 1),
+    ("i_->i", 1, "'_' is not a label", 1),
     ("ij->i->j", 1, "a second '->'", 5),
     ("ij->->i", 1, "a second '->'", 4),
     ("ij-i", 1, "'-' that is not part of '->'", 2),
@@ -45,8 +45,8 @@ _EQUATIONS = (
     ("ij->. ..ji", 1, "'.' that is not part of '...'", 4),
     ("...i...", 1, "a second ellipsis", 4),
     ("ij->...i...", 1, "a second ellipsis", 8),
-    ("ij->ii", 1, "'i' stands twice in the output", 5),
-    ("ij->ik", 1, "'k' of the output stands in no operand", 5),
+    ("ij->ii", 1, "'i' appears twice in the output", 5),
+    ("ij->ik", 1, "'k' of the output appears in no operand", 5),
     ("ij->i,j", 1, "the output has a comma", 5),
 )
 

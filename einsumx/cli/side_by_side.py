@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx import dtypes
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.operand_types import dtype_error
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import own
 from einsumx.api import einsum, plan
-from einsumx.errors import BackendError, EinsumxError, EquationError, excerpt, shown
+from einsumx.errors import EinsumxError, EquationError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
@@ -212,7 +213,7 @@ def make_trial(problem: Problem) -> Trial:
     except ValueError as error:
         raise EquationError(f"NumPy cannot compute the expected result: {error}\n  {excerpt(equation)}") from error
     except TypeError as error:
-        raise BackendError(f"numpy has no dtype {shown(dtype)}") from error
+        raise dtype_error("numpy", dtype) from error
     if dtypes.kind(dtype) in "biu":
         values = values.astype(dtype)
     terms = prod(size for label, size in enumerate(sized.sizes) if label not in sized.output)
