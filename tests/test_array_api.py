@@ -12,7 +12,7 @@ strict = pytest.importorskip("array_api_strict")
 import einsumx  # noqa: E402
 from einsumx.adapters import registry  # noqa: E402
 from einsumx.backends.array_api import ArrayApiAdapter  # noqa: E402
-from einsumx.conformance.oracle import expect, judge  # noqa: E402
+from einsumx.conformance.kit.oracle import expect, judge  # noqa: E402
 
 # -- array-api-strict -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ pytest.importorskip("autoray", reason="autoray is not installed: pip install aut
 import autoray
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 A, B = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
 

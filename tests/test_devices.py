@@ -16,7 +16,7 @@ from stored import CASES, Acting, Stored
 
 from einsumx import BackendError, MemoryLimit, einsum
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 jax = pytest.importorskip("jax")
 JAX = get_backend("jax")

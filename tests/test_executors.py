@@ -21,7 +21,7 @@ from stored import CASES, Acting, Stored, process_pool
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.streaming import worker
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import SharedOperands, file_of

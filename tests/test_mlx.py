@@ -11,7 +11,7 @@ import einsumx  # noqa: E402
 from einsumx.backends.mlx import ADAPTER  # noqa: E402
 from einsumx.backends.mlx.choices import product_form  # noqa: E402
 from einsumx.backends.mlx.kernels import integer_product, product  # noqa: E402
-from einsumx.conformance.oracle import expect, judge  # noqa: E402
+from einsumx.conformance.kit.oracle import expect, judge  # noqa: E402
 
 
 @pytest.fixture

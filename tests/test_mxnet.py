@@ -8,7 +8,7 @@ from mxnet_under_test import FIRST, mx
 
 import einsumx
 from einsumx.backends.mxnet import ADAPTER
-from einsumx.conformance.oracle import expect, expect_gradient, judge
+from einsumx.conformance.kit.oracle import expect, expect_gradient, judge
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum, Transpose
 
 HEADS, ROWS, COLS, UNITS = 8, 100, 50, 128

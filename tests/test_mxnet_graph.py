@@ -8,7 +8,7 @@ from mxnet_under_test import FIRST, mx
 
 import einsumx
 from einsumx.backends.mxnet import graphs
-from einsumx.conformance.oracle import expect, expect_gradient, judge
+from einsumx.conformance.kit.oracle import expect, expect_gradient, judge
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from stored import Returned, process_pool
 
 import einsumx
 from einsumx import MemoryLimit
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.storage.stores import place_of
 from einsumx.streaming.shared_operands import file_of
 

@@ -27,7 +27,7 @@ from einsumx import patch, patched, patching, unpatch
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import Name, own
 from einsumx.cli import side_by_side
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject, callable_subject
 from einsumx.conformance.suite import cases
 from einsumx.conformance.suite import run as judged

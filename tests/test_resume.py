@@ -26,7 +26,7 @@ from stored import EQUATION, LIMIT, Stored, operands, stored
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.blocked import journal
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.host import files
 from einsumx.storage.maps import mapped_at
 from einsumx.streaming import fingerprints

@@ -14,7 +14,7 @@ from einsumx.adapters import registry
 from einsumx.adapters.registry import BUILTIN
 from einsumx.backends.mxnet import ADAPTER as MXNET
 from einsumx.cli.main import main
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.ir.ops import Copy
 from einsumx.measuring.calibration import place_of
 

@@ -12,7 +12,7 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands, smallest
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 
 def kept(kind: str, folder: Path, name: str, array: Any) -> Any:

@@ -10,7 +10,7 @@ from peaks import numpy_peak
 import einsumx
 from einsumx.cli.main import main
 from einsumx.conformance.frameworks.sparse import SparseFramework
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import cases, run
 from einsumx.ir.fill import density_of_sum

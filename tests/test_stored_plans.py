@@ -13,7 +13,7 @@ from threads import in_threads
 
 import einsumx
 from einsumx.backends.numpy import NumpyAdapter
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.ir.ops import Zeros
 from einsumx.runtime.execute import run_of
 

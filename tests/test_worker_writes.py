@@ -21,7 +21,7 @@ from stored import Returned, process_pool
 
 import einsumx
 from einsumx import MemoryLimit
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.storage import array_files as backing
 
 pytestmark = pytest.mark.long

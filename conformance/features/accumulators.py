@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import ArraySpec, Case, examples, keywords, operands
+from einsumx.conformance.case import Case, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
+from einsumx.conformance.kit.arrays import ArraySpec
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 

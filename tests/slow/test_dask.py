@@ -17,7 +17,7 @@ import dask.array as da
 import einsumx
 from einsumx.cli.main import main
 from einsumx.conformance.frameworks import NumpyFramework
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import cases, run
 from einsumx.semirings import BUILTIN, boolean, log, max_plus, max_times, min_plus
