@@ -30,6 +30,7 @@ import einsumx
 from einsumx.adapters.facets import blocks_of
 from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.report.results import count_statuses, read_runs
+from einsumx.errors import counted
 from einsumx.ir.text import duration, quantity
 
 ROOT = Path(__file__).parent.parent
@@ -157,7 +158,7 @@ def checks(report: Report) -> str:
             if outcome.tag in ("failure", "error"):
                 report.faults.append(f"{case.get('name')}: {message[0] if message else outcome.tag}")
             skipped += outcome.tag == "skipped"
-    return f"{len(cases)} tests, {skipped} skipped"
+    return f"{counted(len(cases), 'test')}, {skipped} skipped"
 
 
 class Repeating:
@@ -237,7 +238,7 @@ def times(report: Report) -> str:
         raise RuntimeError("no contender has a time beside einsumx's")
     table = Table(_title(report), *_cells(rows))
     mean = f"Geometric mean of {len(ratios)}: {geometric_mean(ratios):.2f}."
-    return f"{len(rows)} problems\n\n{table.markdown()}\n\n{mean}"
+    return f"{counted(len(rows), 'problem')}\n\n{table.markdown()}\n\n{mean}"
 
 
 def _title(report: Report) -> str:

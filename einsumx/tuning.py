@@ -161,7 +161,7 @@ def choice_text(program: Program, optimize: Any) -> str:
     if finding is None:
         return ESTIMATED
     if finding.selection == ESTIMATE:
-        return f"estimated, and of {finding.tried} candidates the fastest, {finding.when}"
+        return f"estimated, the fastest of {counted(finding.tried, 'candidate')}, {finding.when}"
     gain = finding.estimated / finding.seconds
     return (
         f"measured {finding.when}: {gain:.2f} times as fast as the estimate's, {counted(finding.tried, 'candidate')} "

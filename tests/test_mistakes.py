@@ -96,7 +96,7 @@ MISTAKES = [
     # dtype= and casting=
     ('einsum("ij,jk->ik", a, b, dtype="flot32")', BackendError, "does not support dtype 'flot32'"),
     ('einsum("ij,jk->ik", a, b, dtype=32)', BackendError, "dtype=32 is not a dtype .*dtype='float32'"),
-    ('einsum("ij,jk->ik", a, b, dtype=ForeignDtype())', BackendError, "torch.float32 is another .*dtype='float32'"),
+    ('einsum("ij,jk->ik", a, b, dtype=ForeignDtype())', BackendError, "torch.float32 is a dtype of another framework.*dtype='float32'"),
     ('einsum("ij,jk->ik", a, b, dtype=np.float32)', BackendError, "operand 0 has dtype float64, .*pass a looser"),
     # optimize=
     ('einsum("ij,jk->ik", a, b, optimize=1)', PathError, "optimize= must be an optimizer or its name.*not 1"),
@@ -190,7 +190,9 @@ def test_scipys_sparse_matrices_are_refused_with_what_makes_them_dense():
 
 def test_dtypes_of_another_framework_are_named():
     torch = pytest.importorskip("torch")
-    with pytest.raises(BackendError, match=r"dtype=torch\.float32 is another .*; for numpy, name it: dtype='float32'"):
+    with pytest.raises(
+        BackendError, match=r"dtype=torch\.float32 is a dtype of another framework; pass its name: dtype='float32'"
+    ):
         einsum("ij->j", a, dtype=torch.float32)
     for dtype in (np.float32, np.dtype("float32")):
         with pytest.raises(BackendError, match=r"is a dtype of another framework; pass its name: dtype='float32'"):
