@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -498,10 +499,10 @@ def gpu_quick(session: nox.Session) -> None:
     packed = Path("build", "gpu").resolve()
     shutil.rmtree(packed, ignore_errors=True)
     for_any = ("--no-deps", "--only-binary=:all:", "--platform=any", f"--target={packed}")
-    session.run("python", "-m", "pip", "install", "--quiet", *for_any, str(wheel(session)), *GPU_NEEDS)
+    session.run(sys.executable, "-m", "pip", "install", "--quiet", *for_any, str(wheel(session)), *GPU_NEEDS)
     if "--pack" not in session.posargs:
         arguments = ("--quick", *session.posargs, page_on_gpus(session))
-        session.run("python", "benchmarks/gpu.py", *arguments, env={"PYTHONPATH": str(packed)})
+        session.run(sys.executable, "benchmarks/gpu.py", *arguments, env={"PYTHONPATH": str(packed)})
 
 
 def page_on_gpus(session: nox.Session) -> str:

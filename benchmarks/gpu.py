@@ -401,7 +401,7 @@ STEPS: dict[str, Step] = {
     "Conformance": conformance,
 }
 
-SHARES = {limit: 1, times: 2, compiled: 2, checks: 1, conformance: 3}
+SHARES: dict[Step, int] = {limit: 1, times: 2, compiled: 2, checks: 1, conformance: 3}
 """How the steps share the time, if that is to be quick."""
 
 
@@ -411,6 +411,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.fake:
         sys.path.insert(1, str(STANDIN))  # after this folder, which also has a names.py
         os.environ["PYTHONPATH"] = os.pathsep.join([str(STANDIN), os.environ.get("PYTHONPATH", "")])
+        os.environ["JAX_PLATFORMS"] = "cpu"
     # On recent GPUs, JAX rounds the factors of float32 products to 11 bits by default.
     os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
     page = options.page.read_text(encoding="utf-8")
