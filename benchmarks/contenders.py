@@ -157,9 +157,9 @@ class Framework:
 
 def _compiled(backend: str, function: Function) -> Function:
     """The function as JAX or PyTorch compiles it."""
-    if backend == "jax":
-        return import_module("jax").jit(function)
-    return import_module("torch").compile(function, fullgraph=True)
+    jit = import_module("jax").jit if backend == "jax" else partial(import_module("torch").compile, fullgraph=True)
+    compiled: Function = jit(function)
+    return compiled
 
 
 def _installed(peers: Peers) -> dict[str, Function]:
