@@ -46,7 +46,7 @@ from einsumx.ir.text import duration, quantity
 ROOT = Path(__file__).parent.parent
 STANDIN = ROOT / "tests" / "standin"
 
-QUICK_SECONDS = 450.0
+QUICK_SECONDS = 420.0
 """Seconds of all steps together, if that is to be quick."""
 
 LONGEST = 900.0
