@@ -2,7 +2,7 @@
 
 ``nox`` runs what a change needs first: the tests on current frameworks, and lint. ``nox -s all`` runs all other checks
 that need no GPU, with a selection of the conformance suite's cases on every library. ``nox -s full`` runs every case.
-Timings have a session of their own: ``nox -s bench``.
+Timings have sessions of their own: ``nox -s bench`` and ``nox -s speed``.
 """
 
 from __future__ import annotations
@@ -121,6 +121,9 @@ assert einsumx.einsum("ij,j->i", examplelib.asarray([[1, 2], [3, 4]]), [5, 6]).t
 
 PEERS = ("numpy:einsum", "torch:einsum", "jax.numpy:einsum", "opt_einsum:contract", "cotengra:einsum")
 """Other libraries' einsum functions that the conformance suite judges, on arrays of their own framework or of NumPy."""
+
+TIMED = (TORCH, "jax==0.10.*", "cotengra", "einsumt", "pytblis", "etops", "sesum")
+"""The libraries that are timed beside einsumx, all but MXNet."""
 
 MXNET_TESTS = (
     "tests/test_mxnet_load.py",
@@ -270,12 +273,12 @@ def check_types(session: nox.Session, *options: str) -> None:
 
 
 def check_types_of_results(session: nox.Session) -> None:
-    """Whether type checkers know that a result has the type of the arrays, of `CURRENT`."""
+    """Whether type checkers know every public name, and that a result has the type of the arrays, of `CURRENT`."""
     session.install(MYPY, "basedpyright==1.*")  # pyright, with the Node.js that it runs on
-    settings, results = Path("pyproject.toml").resolve(), Path("tests/typing/results.py").resolve()
+    settings, callers = Path("pyproject.toml").resolve(), Path("tests/typing").resolve()
     with session.chdir(session.create_tmp()):  # where the installed einsumx is read, not the checkout
-        session.run("mypy", f"--config-file={settings}", str(results))
-        session.run("basedpyright", "--project", str(settings), "--pythonpath", f"{session.bin}/python", str(results))
+        session.run("mypy", f"--config-file={settings}", str(callers))
+        session.run("basedpyright", "--project", str(settings), "--pythonpath", f"{session.bin}/python", str(callers))
 
 
 @nox.session(name="all", venv_backend="none", default=False)
@@ -451,8 +454,10 @@ def docs(session: nox.Session) -> None:
 def package(session: nox.Session) -> None:
     """The sdist, and the wheel built from it: they have every file, and the wheel works beside the unpacked sdist."""
     dist = project() / "dist"
-    session.install("build")
+    session.install("build", "twine", "cffconvert==2.*")
     session.run("python", "-m", "build", "--outdir", str(dist), str(project()), silent=True)
+    session.run("twine", "check", "--strict", *map(str, dist.iterdir()))
+    session.run("cffconvert", "--validate", "--infile", "CITATION.cff")
     (built,) = dist.glob("*.whl")
     session.install(f"{built}[conformance]", *TESTING)
     session.run("pytest", "-m", "package", "tests/test_packaging.py", env={"EINSUMX_DIST": str(dist)})
@@ -578,8 +583,29 @@ def mutants(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Times beside the peers', on an idle machine: ``nox -s bench -- --backend numpy --json numpy.json``."""
-    install(session, TORCH, "jax==0.10.*", "cotengra", "einsumt", "pytblis", "etops", "sesum")
+    install(session, *TIMED)
     session.run("python", "benchmarks/run.py", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def speed_mxnet(session: nox.Session) -> None:
+    """A part of `speed`: MXNet."""
+    install(session, "numpy==1.23.5", "mxnet==1.9.1")
+    times = ("--backend", "mxnet", "--json", str(times_of_mxnet(session)))
+    session.run("python", "benchmarks/speed.py", *times, *session.posargs)
+
+
+@nox.session(python="3.11", default=False, requires=["speed_mxnet"])
+def speed(session: nox.Session) -> None:
+    """Measures, and writes, what the README and docs/benchmarks.md say of speed, on an idle machine."""
+    install(session, *TIMED)
+    times = ("--merge", str(times_of_mxnet(session)), "--write")
+    session.run("python", "benchmarks/speed.py", *times, *session.posargs)
+
+
+def times_of_mxnet(session: nox.Session) -> Path:
+    """The file with what `speed_mxnet` measured."""
+    return Path(session.cache_dir) / "speed-mxnet.json"
 
 
 @nox.session(python="3.11", default=False)

@@ -54,7 +54,7 @@ class AutogradAdapter(Adapter):
     semirings = cached_property(AutogradSemirings)
     missing = MappingProxyType(
         {
-            "blocks": "every intermediate is kept for the gradients; leave memory_limit= away, or contract arrays of "
+            "blocks": "every intermediate is kept for the gradients; omit memory_limit=, or contract arrays of "
             "NumPy where autograd differentiates nothing"
         }
     )

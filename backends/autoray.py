@@ -29,7 +29,7 @@ def einsum(request: Request) -> Any:
             "einsum_frexp is not for lazy arrays of autoray, which are one result each; compute them first"
         )
     if request.out is not None:
-        raise BackendError("out= is not for lazy arrays of autoray, which are computed later; leave it away")
+        raise BackendError("out= is not for lazy arrays of autoray, which are computed later; omit it")
     operands = request.operands
     sized = sized_equation(request.written, [tuple(autoray.shape(operand)) for operand in operands])
     arrays = operands if request.added is None else [*operands, request.added]

@@ -19,7 +19,7 @@ class DpnpOut(ArrayApiOut):
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         # dpnp takes an array of stride 0 for one that can be written to, and refuses each write to it.
         if any(step == 0 and size > 1 for step, size in zip(out.strides, out.shape)):
-            raise BackendError("out= is a read-only dpnp array, which repeats elements; leave out= away")
+            raise BackendError("out= is a read-only dpnp array, which repeats elements; omit out=")
         super().check(out, operands)
 
 

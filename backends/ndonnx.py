@@ -35,8 +35,8 @@ class NdonnxAdapter(NamedLibrary):
     blocks = None
     missing = MappingProxyType(
         {
-            "blocks": "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; leave "
-            "it away, or contract NumPy arrays: x.unwrap_numpy()"
+            "blocks": "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; omit "
+            "it, or contract NumPy arrays: x.unwrap_numpy()"
         }
     )
     cpu = replace(

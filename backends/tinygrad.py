@@ -44,8 +44,8 @@ class TinygradBlocks(BlockAccess):
         if not isinstance(array.device, str):
             devices = self.adapter.device(array) or "none, as constants are"
             raise BackendError(
-                f"memory_limit= is for tensors on one device, not on {devices}; move it to one with .to(), or leave "
-                "memory_limit= away"
+                f"memory_limit= is for tensors on one device, not on {devices}; move it to one with .to(), or omit "
+                "memory_limit="
             )
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:

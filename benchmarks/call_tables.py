@@ -26,6 +26,14 @@ def call_tables(run: dict[str, Any]) -> Iterator[Table]:
         yield _forms(title, rows) if group == "forms" else _medians(title, rows)
 
 
+def page_part(run: dict[str, Any]) -> str:
+    """The date, the machine, the versions and the tables, for the documentation."""
+    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    settings = "".join(f", {name}={value}" for name, value in run["environment"].items())
+    about = f"{run['date'][:10]}, {run['machine']}, {run['cores']} cores{settings}: {versions}."
+    return "\n\n".join([about, *(table.markdown() for table in call_tables(run))])
+
+
 def _medians(title: str, rows: Sequence[Row]) -> Table:
     """A row for each problem, a column for each contender; a dash where one does not compute it."""
     names = list(dict.fromkeys(row["contender"] for row in rows))

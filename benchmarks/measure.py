@@ -206,7 +206,8 @@ def _enter(
     if not field.notes[name]:
         field.calls[name], field.first[name] = call, first
         # The first call planned and compiled.
-        while len(first) < 3 and sum(first) < (seconds / 4 if len(first) > 1 else 1.0):
+        least = 2 if framework.jitted else 1
+        while len(first) < least or (len(first) < 3 and sum(first) < (seconds / 4 if len(first) > 1 else 1.0)):
             first.append(timed(call, 1))
 
 

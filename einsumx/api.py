@@ -358,7 +358,7 @@ def plan_of(
     if stored and (not is_limited or None in shapes):
         raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
     if None in shapes and (device or dtypes not in (None, "float64")):
-        raise ValueError("device= and dtypes= are for plans from shapes, and arrays have their own; leave them away")
+        raise ValueError("device= and dtypes= are for plans from shapes, and arrays have their own; omit them")
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
         return plans.as_chunked_plan(lazy_module.planned(request))

@@ -5,6 +5,7 @@ DEBUG     each new plan: equation, shapes, path, number of ops, calls of the fra
           copied, peak memory
 INFO      calls that :func:`einsumx.patch` leaves to the framework, with the reason, once per replacement
 INFO      calls that run without the memory limit of their patch, with the reason, once per replacement
+INFO      copies that take at least a third of a plan's time, with their reasons, once per equation
 INFO      contractions of many seconds, for which a longer search for a path may pay
 INFO      blocks: the tiling of a contraction with a memory limit, each tenth of its blocks, and its end; smaller ones
           after memory ran out
@@ -33,8 +34,8 @@ def tells_plans() -> bool:
     return log.isEnabledFor(DEBUG)
 
 
-def tells_fallbacks() -> bool:
-    """Whether calls that are left to a framework are logged."""
+def tells_notes() -> bool:
+    """Whether messages of level INFO are logged."""
     return log.isEnabledFor(INFO)
 
 

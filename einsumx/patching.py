@@ -180,7 +180,7 @@ class Names:
         if getattr(self._library, "blocks", None) is None:
             raise BackendError(
                 f"a patch of {self._library.name!r} takes no memory_limit=, as einsumx does not compute its calls in "
-                "blocks; leave memory_limit= away"
+                "blocks; omit memory_limit="
             )
 
 
@@ -240,9 +240,8 @@ def patch(*frameworks: str, memory_limit: MemoryAmount | None = None) -> None:
 
     Under a ``memory_limit=``, calls whose plan would allocate more memory are computed in blocks, as by
     ``einsumx.einsum(..., memory_limit=)``; all others run as without it. A call that fits in no way raises a
-    MemoryLimitError. Calls that cannot be computed in blocks run without the limit and are logged: those that a
-    framework traces, such as by ``jax.jit``, or that are spread over devices. A call with its own ``memory_limit=``
-    keeps that.
+    MemoryLimitError. Calls that cannot be computed in blocks run without the limit and are logged: those that
+    MXNet or MLX traces, or that are spread over devices. A call with its own ``memory_limit=`` keeps that.
 
     Args:
         *frameworks: backends' names, such as ``"numpy"`` or ``"torch"``; or ``"dask"``, or ``"opt_einsum"``.

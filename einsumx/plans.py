@@ -22,8 +22,8 @@ from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import PlanCost, program_cost
 from einsumx.ir.program import Program
 from einsumx.ir.records import record
-from einsumx.ir.sizes import names_in, shape_text
-from einsumx.ir.text import displayed, plan_line
+from einsumx.ir.sizes import names_in
+from einsumx.ir.text import displayed, operands_text, plan_line
 from einsumx.runtime.plan_json import read_plan, text_of_plan
 from einsumx.runtime.programs import program_text, retarget, run_program
 from einsumx.tracing import between_graphs, inlined
@@ -240,7 +240,7 @@ class BlockedPlan(BlockedProgram):
         return blocked_texts.blocked_text(self)
 
     def __repr__(self) -> str:
-        operands = f"{' '.join([shape_text(operand.shape) for operand in self.operands])} {self.dtype}"
+        operands = f"{operands_text(self.operands)} {self.dtype}"
         return f"<einsumx plan {excerpt(self.equation)} in blocks: {operands}, {blocked_texts.blocks_line(self)}>"
 
     _repr_pretty_ = displayed

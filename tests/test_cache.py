@@ -175,5 +175,6 @@ def test_the_page_on_the_design_lists_every_cache_and_its_bound():
                 found |= {(place, *each) for each in caches_of(file)}
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     section = page.partition("\n## Caches\n")[2].partition("\n## ")[0]
-    listed = re.findall(r"^- `([\w/.]+)` `(\w+)` ?(\d*)", section, re.MULTILINE)
+    lines = re.findall(r"^- `([\w/.]+)`: (.*)", section, re.MULTILINE)
+    listed = [(place, *each) for place, caches in lines for each in re.findall(r"`(\w+)` ?(\d*)", caches)]
     assert sorted(listed) == sorted(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import einsumx
 from einsumx import MemoryLimit
+from einsumx.ir.parse import symbol
 from einsumx.ir.text import duration, in_columns, quantity
 from einsumx.tuning import Tried, Tuning
 
@@ -107,6 +109,32 @@ def test_ipython_itself_does_so() -> None:
     assert pretty([PLAN]) == f"[{PLAN!r}]"
     assert pretty(TUNING) == str(TUNING)
     assert pretty(PLAN.draw()) == repr(PLAN.draw())
+
+
+def test_notebooks_show_plans_and_drawings_as_pictures_and_tunings_as_text() -> None:
+    formatters = pytest.importorskip("IPython.core.formatters")
+    shown = formatters.DisplayFormatter(active_types=["text/plain", "text/html", "image/svg+xml"])
+    for value, kinds in [
+        (PLAN, {"text/plain", "text/html"}),
+        (BLOCKED, {"text/plain", "text/html"}),
+        (PLAN.draw(), {"text/plain", "text/html", "image/svg+xml"}),
+        (TUNING, {"text/plain"}),
+    ]:
+        data, _ = shown.format(value)
+        assert data.keys() == kinds
+        assert "<svg" in data.get("text/html", "<svg")
+
+
+def test_a_plan_of_many_operands_has_a_short_header_and_lines_for_a_console() -> None:
+    names = [symbol(number) for number in range(101)]
+    equation = ",".join(one + other for one, other in pairwise(names)) + f"->{names[0]}{names[-1]}"
+    plan = einsumx.plan(equation, *[(3, 3)] * 100)
+    header, *lines = str(plan).splitlines()
+    assert header.endswith("  100 operands  float64 on numpy")
+    assert len(header) < 250
+    assert len(lines) >= 99
+    assert max(map(len, lines)) <= 80
+    assert plan.draw().timeline.title == header
 
 
 def test_a_long_call_moves_only_its_own_remark() -> None:

@@ -118,7 +118,6 @@ def test_attention_runs_on_every_framework_that_is_installed(example):
 
 
 def test_the_page_on_patch_runs_as_it_stands(caplog):
-    pytest.importorskip("torch")
     caplog.set_level("INFO", "einsumx")
     page = FOLDER.parent.joinpath("patch.md").read_text(encoding="utf-8")
     names = {}

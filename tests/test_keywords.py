@@ -40,11 +40,11 @@ def test_none_is_the_default_of_each_keyword_also_behind_numpys_name(name):
 def test_a_keyword_that_the_framework_does_not_have_is_an_error(name):
     value = "float32" if name == "preferred_element_type" else "high"
     for _ in range(2):
-        with pytest.raises(BackendError, match=f"numpy has no {name}=; leave it away"):
+        with pytest.raises(BackendError, match=f"numpy has no {name}=; omit it"):
             einsum(EQUATION, a, b, **{name: value})
-    with pytest.raises(BackendError, match=f"einsum under a memory_limit= has no {name}=; leave it away"):
+    with pytest.raises(BackendError, match=f"einsum under a memory_limit= has no {name}=; omit it"):
         einsum(EQUATION, a, b, memory_limit="1 MB", **{name: value})
-    with pytest.raises(BackendError, match=f"numpy has no {name}=; leave it away"):
+    with pytest.raises(BackendError, match=f"numpy has no {name}=; omit it"):
         expression(EQUATION, (2, 3), (3, 4), **{name: value})(a, b)
 
 

@@ -127,6 +127,30 @@ def test_an_expression_is_told_when_it_first_sees_its_operands_and_not_after(tol
     assert told() == []
 
 
+def notes(told):
+    return [text for level, text in told() if level == "INFO"]
+
+
+def test_copies_that_take_much_of_the_time_are_told_once_for_an_equation(told):
+    for size in (50, 60, 50):
+        einsumx.einsum("abi,abj->ij", np.ones((70, 80, size), "float32"), np.ones((70, 80, 50), "float32"))
+    assert notes(told) == []
+    for size in (50, 60, 50):
+        einsumx.einsum("aib,bja->ij", np.ones((70, size, 80), "float32"), np.ones((80, 50, 70), "float32"))
+    (text,) = notes(told)
+    assert text.startswith("aib,bja->ij: copies take ")
+    assert "contracted axes do not merge" in text
+    assert text.endswith("; other orders of axes, or equal dtypes, may avoid them")
+
+
+def test_copies_of_small_arrays_and_those_beside_much_arithmetic_are_not_told(told):
+    einsumx.einsum("aib,bja->ij", np.ones((20, 20, 20)), np.ones((20, 20, 20)))
+    einsumx.einsum("ij,jk->ik", np.ones((1000, 1000), "float32"), np.ones((1000, 1000)))
+    texts = [text for _, text in told()]
+    assert len(texts) == 2
+    assert not any("copies take" in text or " 0 B copied" in text for text in texts)
+
+
 def test_the_frameworks_own_kernel_in_a_plan_is_told(told):
     tiny = np.ones((2, 2), "float32")
     einsumx.einsum("ij,ij->i", tiny, tiny)

@@ -27,7 +27,7 @@ SOURCES = {
 PROGRAMS = [ROOT / "noxfile.py", *(ROOT / "docs" / "examples").glob("*.py")]
 TESTS = [path for path in (ROOT / "tests").glob("*.py") if path != Path(__file__)]
 
-OF_USERS = {"backend.py", "mylib_backend.py", "script.py", "site/", "train.py"}
+OF_USERS = {"backend.py", "script.py", "site/", "train.py"}
 """Files that are named and are made later or not the project's, besides those with NAME in their name."""
 
 OF_OTHER_PROGRAMS = {"--bind", "--epochs", "--no-deps", "--strict"}
@@ -158,7 +158,7 @@ def _stale_in_command(code: str, project: Project) -> Iterator[str]:
             set(re.findall(r"[a-z_]+(?:-[a-z]+)?(?:(?= )|$|(?=\())", sessions[1] if sessions else ""))
             - project.sessions
         )
-    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build)\b", code):
+    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build|rattler-build|cffconvert)\b", code):
         yield from options - project.options - OF_OTHER_PROGRAMS
 
 

@@ -73,6 +73,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(path, tmp_path, m
 
 
 def test_the_picture_in_the_tutorial_is_what_its_code_draws(tmp_path):
+    pytest.importorskip("torch")
     process = ended(page.__file__, DOCS / "tutorial.md", folder=tmp_path)
     assert process.returncode == 0, process.stderr
     drawn, shown = ((place / "plan.svg").read_text(encoding="utf-8") for place in (tmp_path, DOCS / "pictures"))

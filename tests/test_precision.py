@@ -120,7 +120,7 @@ def test_other_values_are_refused(precision):
 @pytest.mark.parametrize("dtype", ["float64", "bool"])
 def test_it_means_nothing_in_other_dtypes(dtype):
     lhs, rhs = (side.to(getattr(torch, dtype)) for side in (a, b))
-    with pytest.raises(BackendError, match=f"precision= is of products of float32, .* of {dtype}; leave it away"):
+    with pytest.raises(BackendError, match=f"precision= is of products of float32, .* of {dtype}; omit it"):
         einsum(EQUATION, lhs, rhs, precision="high")
 
 

@@ -95,8 +95,7 @@ class ArrayApiOut(OutAccess):
             _write_nothing(out)
         except REFUSALS as error:
             raise BackendError(
-                f"out= is a {type_name(type(out))} that cannot be written to ({error}); "
-                "leave out= away and use the result"
+                f"out= is a {type_name(type(out))} that cannot be written to ({error}); omit out= and use the result"
             ) from error
 
     def write(self, out: Array, result: Array) -> None:

@@ -85,7 +85,7 @@ def read(request: Request) -> Call:
     """
     for name in request.keywords():
         if name not in KEYWORDS:
-            raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; leave it away")
+            raise BackendError(f"{name}= is not for Dask arrays, whose results are lazy; omit it")
     if request.algebra.has_exponents:
         raise BackendError(
             "einsum_frexp is not for Dask arrays, whose results are lazy; call compute() on the operands"

@@ -50,7 +50,7 @@ class MlxBlocks(BlockAccess):
         except ValueError as error:  # of an array that mx.compile or mx.vmap traces
             raise BackendError(
                 "memory_limit= works for arrays, not while mx.compile or mx.vmap traces them, because nothing is "
-                "computed there; call einsum outside of the trace, or leave memory_limit= away"
+                "computed there; call einsum outside of the trace, or omit memory_limit="
             ) from error
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:

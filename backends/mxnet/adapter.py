@@ -38,7 +38,7 @@ class MxnetOut(OutAccess):
         if self.adapter.gradients.in_graph(out):
             raise BackendError(
                 "autograd has recorded this out= already, or has it for a variable, and records no second value of it; "
-                "leave out= away and use the result"
+                "omit out= and use the result"
             )
         if any(map(self.adapter.gradients.in_graph, operands)):
             with autograd.pause(), self.adapter.mx.util.np_shape(True):

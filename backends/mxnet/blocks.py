@@ -22,7 +22,7 @@ _MAX_SLICED = 5
 
 TRACED = (
     "memory_limit= works for arrays, not while MXNet traces a hybridized block; call einsum outside of the block, or "
-    "leave memory_limit= away"
+    "omit memory_limit="
 )
 """Why contractions in a traced block keep no limit."""
 

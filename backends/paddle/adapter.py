@@ -81,7 +81,7 @@ class PaddleOut(OutAccess):
 
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         if any(map(self.adapter.gradients.needed, (out, *operands))):
-            raise BackendError("paddle does not differentiate through out=; leave it away, or use paddle.no_grad()")
+            raise BackendError("paddle does not differentiate through out=; omit it, or use paddle.no_grad()")
         if out.size > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
             raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
 
@@ -341,8 +341,8 @@ class GraphAdapter(PaddleAdapter):
     missing = MappingProxyType(
         {
             "blocks": "memory_limit= works for tensors in dynamic mode, not while a static graph is built; call einsum "
-            "outside of paddle.jit.to_static, or leave memory_limit= away",
-            "out": "the values of Paddle's static graphs cannot be written to; leave out= away",
+            "outside of paddle.jit.to_static, or omit memory_limit=",
+            "out": "the values of Paddle's static graphs cannot be written to; omit out=",
         }
     )
 

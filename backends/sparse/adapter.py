@@ -87,7 +87,7 @@ class SparseAdapter(Adapter):
     missing = MappingProxyType(
         {
             "blocks": "nobody knows before how many elements a sparse result stores, so that no memory_limit= can be "
-            "kept; leave it away",
+            "kept; omit it",
             "semirings": "the zeros that it does not store are the zero of no other semiring than 'max-times'; "
             "contract x.todense()",
         }

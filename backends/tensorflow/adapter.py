@@ -75,7 +75,7 @@ class TensorflowBlocks(BlockAccess):
         if type(array) is not self.adapter._eager or not self.xp.executing_eagerly():
             raise BackendError(
                 "memory_limit= works for tensors with values, not while tf.function or tf.vectorized_map traces them; "
-                "call einsum outside of the trace, or leave memory_limit= away"
+                "call einsum outside of the trace, or omit memory_limit="
             )
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
@@ -143,9 +143,7 @@ class TensorflowOut(OutAccess):
 
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         if not isinstance(out, self.xp.Variable):
-            raise BackendError(
-                "TensorFlow's tensors cannot be written to: pass a tf.Variable as out=, or leave it away"
-            )
+            raise BackendError("TensorFlow's tensors cannot be written to: pass a tf.Variable as out=, or omit it")
 
     def write(self, out: Array, result: Array) -> None:
         name = self.adapter.dtype_name(out.dtype)

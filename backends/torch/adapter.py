@@ -130,12 +130,12 @@ class TorchBlocks(BlockAccess):
         if is_recorded or not self.adapter._kernels.has_memory(array):
             raise BackendError(
                 "memory_limit= works for tensors that have memory, not while torch.func, torch.export or make_fx "
-                f"traces them ({type(array).__name__}); call einsum outside of the trace, or leave memory_limit= away"
+                f"traces them ({type(array).__name__}); call einsum outside of the trace, or omit memory_limit="
             )
         if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:
             raise BackendError(
-                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; leave "
-                "memory_limit= away, or use those of backward()"
+                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; omit "
+                "memory_limit=, or use those of backward()"
             )
 
     def is_lazy(self, array: Array) -> bool:
@@ -211,7 +211,7 @@ class TorchOut(OutAccess):
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         needed = self.adapter.gradients.needed
         if (out.requires_grad and needed(out)) or any(map(needed, operands)):
-            raise BackendError("torch does not differentiate through out=; leave it away, or use torch.no_grad()")
+            raise BackendError("torch does not differentiate through out=; omit it, or use torch.no_grad()")
         if out.is_inference() and not self.xp.is_inference_mode_enabled():
             raise BackendError(
                 "out= was made in inference mode, and torch writes to it only there; call einsum in "
@@ -221,7 +221,7 @@ class TorchOut(OutAccess):
         if is_known and not out.is_contiguous() and self.adapter._kernels.shares_elements(out.shape, out.stride()):
             raise BackendError(
                 "out= is an expanded tensor, or its strides overlap, so that elements of it share one place in memory; "
-                "pass out.clone(), or leave out= away"
+                "pass out.clone(), or omit out="
             )
 
     def write(self, out: Array, result: Array) -> None:

@@ -38,8 +38,8 @@ class TorchLoops(TracedLoops):
         is_recorded = torch._C._are_functorch_transforms_active() and array.requires_grad
         if is_recorded or torch.autograd.forward_ad.unpack_dual(array).tangent is not None:
             raise BackendError(
-                "memory_limit= has no derivatives by torch.func or in forward mode; use torch.autograd, or leave "
-                "memory_limit= away"
+                "memory_limit= has no derivatives by torch.func or in forward mode; use torch.autograd, or omit "
+                "memory_limit="
             )
         # A size that changes between calls becomes a number, for which there is a graph of its own.
         return array.expand(list(map(int, array.shape))) if array._has_symbolic_sizes_strides else array

@@ -53,7 +53,7 @@ def check(precision: Any) -> None:
     if not hasattr(torch.backends.mkldnn, "matmul"):
         raise BackendError(
             f"torch {torch.__version__} has no setting of products that a call can restore, as torch 2.9 has; call "
-            "torch.set_float32_matmul_precision once, and leave precision= away"
+            "torch.set_float32_matmul_precision once, and omit precision="
         )
 
 
@@ -69,9 +69,9 @@ def at_precision(precision: str, run: Run, program: Program) -> Run:
         computed = {program.dtype}
     if not computed & _ROUNDED:
         text = min(computed)
-        raise BackendError(f"precision= is of products of float32, and this contraction is of {text}; leave it away")
+        raise BackendError(f"precision= is of products of float32, and this contraction is of {text}; omit it")
     if device not in _SETTINGS:
-        raise BackendError(f"torch has no setting of precision on {device}; leave precision= away")
+        raise BackendError(f"torch has no setting of precision on {device}; omit precision=")
     name = _SETTINGS[device]
     value = NAMES[precision].get(name)
     setting = getattr(torch.backends, name).matmul
@@ -102,5 +102,5 @@ def _check_not_traced(operands: Sequence[Any]) -> None:
     ):
         raise BackendError(
             "precision= does not become part of a graph that torch.compile, torch.export or torch.jit makes; call "
-            "torch.set_float32_matmul_precision around it, and leave precision= away"
+            "torch.set_float32_matmul_precision around it, and omit precision="
         )

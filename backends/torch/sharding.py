@@ -39,7 +39,7 @@ class ShardedAdapter(TorchAdapter):
     missing = MappingProxyType(
         {
             "blocks": "memory_limit= works for tensors in one process, not for DTensors, whose blocks are on several; "
-            "call einsum on to_local(), or leave memory_limit= away",
+            "call einsum on to_local(), or omit memory_limit=",
             "exponents": "a DTensor is in parts on several processes, whose largest elements differ; call einsum_frexp "
             "on full_tensor(), or einsumx.einsum",
         }

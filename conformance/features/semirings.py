@@ -269,4 +269,4 @@ def _refused_cases() -> Iterator[Case]:
     truths = partial(refused, operands(*shapes), semiring=boolean)
     says = "dtype bool, which casting='equiv' does not allow into an out= of float32"
     yield truths(keywords(casting="equiv"), says=says, out=ArraySpec((3, 5)))
-    yield truths(keywords(dtype="float32"), says="computes in bool, not in float32; leave dtype= away")
+    yield truths(keywords(dtype="float32"), says="computes in bool, not in float32; omit dtype=")

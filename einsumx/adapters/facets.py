@@ -552,7 +552,7 @@ class Semirings(Part):
         return joined
 
 
-_LACKS = {"out": "its arrays cannot be written to; leave out= away and use the result"}
+_LACKS = {"out": "its arrays cannot be written to; omit out= and use the result"}
 """Why a framework lacks a part, if its adapter does not say; other parts have the usual words."""
 
 _USUAL = "its backend has no functions for that; convert the operands to NumPy arrays"

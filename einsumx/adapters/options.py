@@ -26,7 +26,7 @@ class FrameworkOptions(NamedTuple):
         """Raise BackendError if an option is set; ``who`` does not have it."""
         for name, value in zip(self._fields, self):
             if value is not None:
-                raise BackendError(f"{who} has no {name}=; leave it away")
+                raise BackendError(f"{who} has no {name}=; omit it")
 
 
 NO_OPTIONS = FrameworkOptions()

@@ -215,7 +215,7 @@ def say_unlimited(written: Any, why: str) -> None:
 
 
 def _say(called: str, written: Any, why: str) -> None:
-    if log.tells_fallbacks():
+    if log.tells_notes():
         equation = repr(written)[:200] if isinstance(written, str) else "labels in lists"
         text = f"{called} {equation} {why}"
         if text in _logged:

@@ -110,7 +110,7 @@ class SemiringAlgebra(Algebra):
         if kind(dtype) == ("b" if self.is_boolean else "f"):
             return
         if self.is_boolean:
-            raise BackendError(f"the semiring {self.name!r} computes in bool, not in {dtype}; leave dtype= away")
+            raise BackendError(f"the semiring {self.name!r} computes in bool, not in {dtype}; omit dtype=")
         if kind(dtype) == "c":
             why = "complex numbers have no order"
         elif kind(dtype) == "O":

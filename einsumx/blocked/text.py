@@ -11,8 +11,7 @@ from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
 from einsumx.errors import excerpt, visible
 from einsumx.ir.bind import label_names
-from einsumx.ir.sizes import shape_text
-from einsumx.ir.text import duration, in_columns, place_text, quantity
+from einsumx.ir.text import duration, in_columns, operands_text, place_text, quantity
 from einsumx.log import log
 
 
@@ -41,7 +40,6 @@ def blocked_text(program: BlockedProgram) -> str:
     """The text of a plan: a header, then a line for each loop, each stage in the order of computation, each operand."""
     equation, cut = program.contraction.equation, program.blocking
     names = tuple(map(visible, label_names(equation)))
-    shapes = " ".join(shape_text(operand.shape) for operand in program.operands)
     where = place_text(program.backend, program.device) + program.algebra.text
     lines = []
     for label in cut.order:
@@ -63,7 +61,8 @@ def blocked_text(program: BlockedProgram) -> str:
         lines.append(("read ahead", f"up to {quantity(cut.read_ahead, 'B')}"))
     lines.append(("peak memory", f"{quantity(program.peak_bytes, 'B')} of the limit of {quantity(program.limit, 'B')}"))
     lines.append(("time", f"{duration(program.seconds)} expected"))
-    return f"{visible(equation.text)}  {shapes}  {program.dtype} on {where} in blocks\n{in_columns(lines)}"
+    header = f"{excerpt(equation.text)}  {operands_text(program.operands)}  {program.dtype} on {where} in blocks"
+    return f"{header}\n{in_columns(lines)}"
 
 
 def stage_lines(stage: Stage, names: Sequence[str], around: tuple[int, ...] = ()) -> list[tuple[str, str]]:

@@ -492,8 +492,8 @@ class Sum(_Dropping):
 class Scale(Elementwise):
     """``count`` times the source, in its dtype; integer overflow wraps.
 
-    Planned to sum over a label along which every operand only repeats itself (:class:`First`). Counts of several labels
-    are multiplied, up to ``2**63 - 1`` in one op. Bools need no such op: an or of equal terms is that term.
+    Planned to sum over a label along which every operand is broadcast (:class:`First`). Counts of several labels are
+    multiplied, up to ``2**63 - 1`` in one op. Bools need no such op: an or of equal terms is that term.
     """
 
     parameters = ("count",)

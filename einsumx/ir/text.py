@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
+from einsumx.caches import Table, when_cleared
 from einsumx.errors import excerpt, visible
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
-from einsumx.ir.cost import OpCost, PlanCost, program_cost
+from einsumx.ir.cost import OpCost, PlanCost, op_seconds, program_cost
 from einsumx.ir.fill import density
 from einsumx.ir.operand import Operand
 from einsumx.ir.ops import Op
 from einsumx.ir.program import Program
 from einsumx.ir.sizes import TYPICAL, names_in, shape_text
-from einsumx.log import log, tells_plans
+from einsumx.log import log, tells_notes, tells_plans
 
 
 def displayed(value: Any, printer: Any, _: bool) -> None:
@@ -24,7 +25,7 @@ def displayed(value: Any, printer: Any, _: bool) -> None:
 
 
 def plan_text(program: Program, cost: PlanCost) -> str:
-    """A header and a line for each op.
+    """A header and a line for each op. The header of many operands has their number, not their shapes.
 
     >>> import einsumx
     >>> print(einsumx.plan("ij,kj->ki", (2, 3), (4, 3), dtypes="float32"))
@@ -33,14 +34,13 @@ def plan_text(program: Program, cost: PlanCost) -> str:
       %3 = matmul %1 %2        24 multiply-adds
       result %3                (4,2) float32
     """
-    shapes = " ".join(operand_text(operand) for operand in program.operands)
     types = types_text([operand.dtype for operand in program.operands], program.dtype)
     where = place_text(program.backend, program.device)
     lines = [(f"%{op.out} = {op.text}", remark_text(op, entry)) for op, entry in zip(program.ops, cost.ops)]
     into = f", {program.into.how} to out=" if program.into else ""
     lines.append((f"result %{program.result}", f"{shape_text(program.shape)} {program.dtype}{into}"))
     where += program.algebra.text + assumption(program)
-    return f"{visible(program.written)}  {shapes}  {types} on {where}\n{in_columns(lines)}"
+    return f"{excerpt(program.written)}  {operands_text(program.operands)}  {types} on {where}\n{in_columns(lines)}"
 
 
 def types_text(inputs: Iterable[str], dtype: str) -> str:
@@ -119,13 +119,48 @@ def _grouped(name: str) -> str:
 
 
 def tell_plan(program: Program, kernels: Kernels) -> None:
-    """Log a new plan in one line."""
+    """Log a new plan in one line, and once for each equation the copies that take much of the time."""
     if tells_plans():
         log.debug("plan %s: %s", excerpt(program.written), plan_line(program, kernels))
+    if tells_notes() and program.written not in _slow.known:
+        note = _copying_text(program, kernels)
+        if note:
+            _slow.keep(program.written, note)
+            advice = "other orders of axes, or equal dtypes, may avoid them"
+            log.info("%s: %s; %s", excerpt(program.written), note, advice)
+
+
+_slow: Table[str] = Table(maxsize=256)
+"""What was logged about copies, by equation."""
+when_cleared(_slow.cache_clear)
+
+_NOTABLE, _SHARE = 1e-4, 1 / 3
+"""Copies that take fewer seconds, or a smaller share of a plan's time, are not logged."""
+
+
+def _copying_text(program: Program, kernels: Kernels) -> str:
+    """The copies of a program and their share of its expected time; empty if they take little of it."""
+    values, traits = program.values, program.contraction.place.traits
+    seconds = {op: op_seconds(op, [values[slot] for slot in op.sources], traits) for op in program.ops}
+    whole, copying = sum(seconds.values()), sum([seconds[op] for op in program.ops if op.effect == "copy"])
+    if copying < max(_NOTABLE, _SHARE * whole):
+        return ""
+    costs = program_cost(program, kernels).ops
+    reasons = "; ".join([remark_text(entry.op, entry) for entry in costs if entry.op.effect == "copy"])
+    return f"copies take {copying / whole:.0%} of about {duration(whole)} ({reasons})"
 
 
 _NAMED = 8
-"""Up to so many operands, a line about a plan shows shapes and path."""
+"""Up to so many operands, texts about a plan show shapes and path."""
+
+
+def operands_text(operands: Sequence[Operand]) -> str:
+    """The shapes of operands, or how many there are.
+
+    >>> operands_text([Operand((2, 3), "int8")] * 2), operands_text([Operand((2, 3), "int8")] * 9)
+    ('(2,3) (2,3)', '9 operands')
+    """
+    return " ".join(map(operand_text, operands)) if len(operands) <= _NAMED else f"{len(operands)} operands"
 
 
 def plan_line(program: Program, kernels: Kernels | None) -> str:
@@ -136,16 +171,14 @@ def plan_line(program: Program, kernels: Kernels | None) -> str:
     '(2,3) (4,3) float32 on numpy, path (0,1), 2 ops, 24 multiply-adds, 0 B copied, peak 104 B'
     """
     cost = program_cost(program, kernels)
-    shapes, path = (" ".join(part) for part in (map(operand_text, program.operands), map(shape_text, program.path)))
-    if len(program.operands) > _NAMED:
-        shapes, path = f"{len(program.operands)} operands", f"of {len(program.path)} steps"
+    path = " ".join(map(shape_text, program.path)) if len(program.path) < _NAMED else f"of {len(program.path)} steps"
     count = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
     own = sum(isinstance(op, ops.Native) for op in program.ops)
     count += f" ({own} of the own einsum)" if own else ""
     return (
-        f"{shapes} {program.dtype} on {program.backend}{program.algebra.text}, path {path}, {count}, "
-        f"{quantity(cost.multiply_adds)} multiply-adds, {quantity(cost.copied, 'B')} copied, "
-        f"peak {quantity(cost.peak_bytes, 'B')}{assumption(program)}"
+        f"{operands_text(program.operands)} {program.dtype} on {program.backend}{program.algebra.text}, "
+        f"path {path}, {count}, {quantity(cost.multiply_adds)} multiply-adds, "
+        f"{quantity(cost.copied, 'B')} copied, peak {quantity(cost.peak_bytes, 'B')}{assumption(program)}"
     )
 
 

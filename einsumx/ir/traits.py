@@ -141,10 +141,13 @@ class Traits:
     """Dtypes for which the planner may use the framework's own einsum kernel where matmul does not apply."""
 
     native_any_labels: bool = False
-    """That kernel handles diagonals and operands without labels correctly, gradients included."""
+    """That einsum handles diagonals and operands without labels correctly, gradients included."""
 
     native_max_labels: int = 0
+    """The most labels that it takes."""
+
     native_max_operands: int = 0
+    """The most operands that it takes."""
 
     rates: Rates = field(default_factory=Rates)
     """The framework's speed."""

@@ -1,4 +1,4 @@
-"""Array calls for all sizes: what the labels and the layouts of operands say about the ops that compute a product."""
+"""Array calls that hold for all sizes: the labels of operands and their order in memory decide them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ Sizes: TypeAlias = Sequence[int]
 
 
 class Laid(NamedTuple):
-    """An array, whatever its sizes, of which none is 0: its labels, and how they lie in memory.
+    """The labels of an array, and how they lie in memory, for all sizes but 0.
 
     Attributes:
         labels: of its axes, all different.
         pattern: see :data:`~einsumx.ir.layout.Pattern`; empty for C order.
-        flat: the axes that it has in fact, if each is not one label; in other orders than C, without labels are more.
+        flat: the labels of each axis before a reshape, if these are not one an axis: several, or none for size 1. Only
+            an array in C order has axes of several labels.
     """
 
     labels: Labels
@@ -36,7 +37,7 @@ class Laid(NamedTuple):
 
     @property
     def axes(self) -> Groups:
-        """The labels of each axis that it has in fact."""
+        """The labels of each axis, before a reshape to one label an axis."""
         return singles(self.labels) if self.flat is None else self.flat
 
     @property
@@ -114,10 +115,10 @@ def renamed(array: Laid, names: Mapping[int, int] | Sequence[int]) -> Laid:
 
 
 class Step(NamedTuple):
-    """An array call.
+    """An array call for all sizes.
 
     Attributes:
-        op: with the operands in slots 0 and 1. Of a reshape, the shape is not known.
+        op: the call, with the operands in slots 0 and 1; the shape of a reshape is a placeholder.
         sources: the axes of its sources.
         axes: those of its result, if it is a reshape.
     """
@@ -135,14 +136,14 @@ class Step(NamedTuple):
 
 
 class Calls:
-    """The array calls of one fate, for all sizes.
+    """The array calls that compute a product in one way, for all sizes.
 
     Args:
         arrays: the operands, if no calls come first.
         before: calls that come first.
 
     Attributes:
-        fate: the fate; empty until it is known.
+        fate: the name of the way, such as "matmul".
         steps: the calls.
         axes: those of the array in each slot.
         result: the labels of the result.

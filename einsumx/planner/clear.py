@@ -1,7 +1,7 @@
-"""Contractions on arrays with strides whose best calls are clear: of one array, of two, and along a path of pairs.
+"""Contractions whose best calls are clear: of one array, of two, and along a path of pairs.
 
-What the equation says is in :class:`Roles`; see :mod:`einsumx.planner.strided` for what follows from how the arrays
-lie, and from their sizes.
+What the equation says is in :class:`Roles`. What follows from how the arrays lie in memory, and from their sizes, is in
+:mod:`einsumx.planner.strided`, and for arrays without strides in :mod:`einsumx.planner.packed`.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Part(NamedTuple):
 
 
 class Roles:
-    """What an equation says, whatever the sizes.
+    """What an equation says, for all sizes. It keeps the recipes for its operands.
 
     Args:
         inputs: the labels of each operand, numbers from 0 on.
         output: those of the result.
 
     Attributes:
-        arrays, slots: the operands in C order, and their slots.
+        arrays, slots: the operands as they are in C order, and their slots.
         has_repeats: an operand has a label twice.
         count: the number of labels.
     """

@@ -12,7 +12,7 @@ from einsumx.planner.terms import Labels, ResultUse, Term
 
 
 class Lies(Protocol):
-    """An array with strides, as far as the order of an elementwise product depends on it."""
+    """What the order of an elementwise product needs to know of an array with strides."""
 
     @property
     def labels(self) -> Labels: ...
@@ -30,7 +30,7 @@ class Orders(NamedTuple):
     Attributes:
         lhs, rhs: the operands.
         orders: each order, and the run of labels at its end that is contiguous in each operand that has its labels.
-        natural: one more, if the first is the one that is requested, and has a shorter run than others.
+        natural: the order in which the operands lie, if another one is requested, which is then the first.
     """
 
     lhs: Lies

@@ -209,7 +209,7 @@ def _check_limit(path: Path, inputs: Sequence[frozenset[int]], equation: SizedEq
     if intermediates and largest > limit:
         raise MemoryLimitError(
             f"the path has an intermediate of {largest} elements, more than the limit of {limit} in optimize=; "
-            f"raise the limit or leave it away\n  {excerpt(equation.text)}"
+            f"raise the limit or omit it\n  {excerpt(equation.text)}"
         )
 
 

@@ -27,7 +27,8 @@ class Rules:
         takes: whether a product takes batch axes with any strides, and any number of them.
         rate: the multiply-adds per second of its own einsum in small arrays; 0 if there is none.
         is_packed: its arrays have no strides, and it multiplies matrices in the dtype by nothing but matmul.
-        is_direct: these or arrays with strides and views, and products are computed in the dtype itself.
+        is_direct: the calls may be clear without a search: arrays are packed, or have strides and views, and products
+            are computed in the dtype itself.
         is_inexact: the dtype has infinities and nan.
     """
 

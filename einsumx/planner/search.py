@@ -165,7 +165,7 @@ class Network:
 
 
 class Left:
-    """The labels that at least three of the terms that are left have, the output among them."""
+    """The labels that at least three have, among the terms that are not contracted yet and the output."""
 
     __slots__ = ("_uses", "several")
 

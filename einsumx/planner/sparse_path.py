@@ -59,6 +59,15 @@ def sparse_path(
 
 
 class _PathSearch:
+    """A search for the path with the least work.
+
+    Args:
+        inputs: the labels of each operand.
+        output: the labels of the result.
+        sizes: of all labels.
+        densities: the share of its elements that each operand stores.
+    """
+
     def __init__(
         self, inputs: Sequence[frozenset[int]], output: frozenset[int], sizes: Sequence[int], densities: Sequence[float]
     ) -> None:

@@ -292,7 +292,7 @@ class Reading:
 
 
 class Recipe:
-    """A product of two arrays, for all sizes.
+    """A product of two arrays, for all sizes: the ways to compute it, of which :meth:`way` takes one for known sizes.
 
     Args:
         arrays: the two.
@@ -305,8 +305,8 @@ class Recipe:
         batch: the labels of the batch axes.
         readings: the products of matrices by why the left and the right operand are copied, as far as they were needed.
         count: the number of labels of these operands.
-        lacks_ones: no label of it has size 1.
-        shorter: this product without some labels.
+        lacks_ones: no label has size 1.
+        shorter: this product without the labels of size 1, by these labels.
         needs_no_view: a product of matrices or of elements takes the operands as they are.
     """
 

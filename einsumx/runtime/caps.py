@@ -1,4 +1,4 @@
-"""Limits that nobody gave for a call itself: those of patches, and of contractions of sliding windows."""
+"""Limits that calls do not name themselves: those of patches, and of contractions of sliding windows."""
 
 from __future__ import annotations
 

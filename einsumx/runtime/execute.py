@@ -1,4 +1,7 @@
-"""``run_of``: from a program to one Python function of its operands that calls a kernel for each op."""
+"""``run_of``: from a program to one Python function of its operands that calls a kernel for each op.
+
+:func:`run_of_parts` makes such a function of the calls of recipes, without a program.
+"""
 
 from __future__ import annotations
 

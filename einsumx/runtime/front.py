@@ -1,4 +1,4 @@
-"""From a call to the contraction that it asks for: every keyword is resolved here, and every error of a user's raised.
+"""From a call to the contraction that it asks for: resolves all keywords, and raises the errors of users.
 
 This module, and the planner with it, is imported on the first miss of the cache of calls, to keep ``import einsumx``
 fast.

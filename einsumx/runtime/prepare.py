@@ -1,7 +1,7 @@
 """From a contraction to a function that runs it: plan and compile, behind the cache of plans.
 
-The cache is keyed by contraction, so calls that mean the same share a plan, however they are written; and arrays that
-differ only in the gaps between their rows do too, because a contraction has classes of layouts.
+The cache is keyed by contraction, so calls that mean the same share a plan, however they are written. Arrays that
+differ only in the gaps between their rows share one too, because a contraction has classes of layouts.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def by_signatures(
     fields = from_key(key)
     request = Request(written, (), **fields)
     if mode is None and level == "estimate" and fields.keys() <= STAGED:
-        with suppress(EinsumxError):  # which the other road raises with all that is to be said
+        with suppress(EinsumxError):  # which from_signatures raises with its full message
             run = staged.run_of(adapter, written, signatures, request.optimize)
             if run is not None:
                 return Prepared(run, lambda: from_signatures(request, adapter, signatures).plan())
@@ -186,7 +186,7 @@ def plan(asked: Contraction, adapter: Adapter, is_path_free: bool = True) -> Pro
         program = measured.remembered(adapter, asked, is_path_free)
     if program is None:
         program = lower(asked) if asked.algebra is PLUS_TIMES else planned(asked)
-    if "logging" in sys.modules and log.tells_plans():
+    if "logging" in sys.modules and log.tells_notes():
         text.tell_plan(program, adapter)
     return program
 

@@ -190,7 +190,7 @@ class ResultKeywords(TypedDict, total=False):
 
 
 class WrittenKeywords(ResultKeywords, total=False):
-    """The same for a result that may be written to an array."""
+    """The keywords of functions whose result may be written to an array."""
 
     out: Any
 

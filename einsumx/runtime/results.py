@@ -388,7 +388,7 @@ def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[An
         BackendError: the framework's arrays have no memory order.
     """
     if order != "K" and out is not None:
-        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; leave one of them away")
+        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; omit one of them")
     if order != "K":
         _orders_of(adapter)
     if order == "A":
@@ -398,7 +398,7 @@ def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[An
 
 def _orders_of(adapter: Adapter) -> MemoryOrders:
     if adapter.orders is None:
-        raise BackendError(f"{adapter.name} arrays have no memory order to choose; leave order= away")
+        raise BackendError(f"{adapter.name} arrays have no memory order to choose; omit order=")
     return adapter.orders
 
 

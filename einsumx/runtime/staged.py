@@ -1,8 +1,8 @@
-"""From the text of a call without keywords to kernels, in three stages, where the planner needs no search.
+"""From an equation to kernels in three stages, for calls without keywords but ``optimize=``.
 
-A new text pays for its labels and dtypes, a new layout for the strides of arrays, and a new size for sizes alone.
-No op and no program is made; :mod:`einsumx.runtime.prepare` makes them from the same recipes when somebody looks, and
-all other calls go there.
+A new text pays for its labels and dtypes, a new layout for the strides of arrays, and a new size for sizes alone. No
+program is made; :mod:`einsumx.runtime.prepare` makes one from the same recipes when somebody asks for the plan, and all
+other calls go there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Form(NamedTuple):
     Attributes:
         roles: those of the equation's labels.
         place: where it is computed.
-        rules: of the framework, for the dtype of the result; None if such calls are left to a search.
+        rules: of the framework, for the dtype of the result; None if such calls need a program.
     """
 
     roles: Roles
@@ -58,7 +58,7 @@ when_cleared(_forms.cache_clear)
 
 
 def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], optimize: Any = "auto") -> Run | None:
-    """The function for operands of these signatures, if it is clear without a search; otherwise None.
+    """The function for operands of these signatures; None if they need a program.
 
     Args:
         adapter: of the operands.
@@ -69,7 +69,7 @@ def run_of(adapter: Adapter, written: Written, signatures: Sequence[Signature], 
     Raises:
         EinsumxError: the equation is wrong, or an operand's dtype is not one of numbers.
     """
-    if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_plans()):
+    if type(optimize) not in (str, bool, tuple, list) or ("logging" in sys.modules and log.tells_notes()):
         return None
     ranks, kinds = tuple(map(len, map(_SHAPE, signatures))), tuple(map(adapter.kind_of, signatures))
     operands = list(map(adapter.operand, signatures))

@@ -1,4 +1,4 @@
-"""Gradients under a memory limit: each is an einsum of the cotangent and the other operands, under the same limit."""
+"""Runs calls under a memory limit, and their gradients: each is an einsum of the cotangent and the other operands."""
 
 from __future__ import annotations
 

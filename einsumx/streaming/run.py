@@ -282,7 +282,7 @@ def _check_gradients(request: Request, algebra: Algebra) -> None:
     """Raise BackendError if gradients are needed through a keyword that has none under a limit."""
     if isinstance(algebra, SemiringAlgebra):
         raise BackendError(
-            f"under memory_limit= there are no gradients in the semiring {algebra.name!r}; leave memory_limit= away, "
+            f"under memory_limit= there are no gradients in the semiring {algebra.name!r}; omit memory_limit=, "
             "or detach the operands"
         )
     if request.out is not None:

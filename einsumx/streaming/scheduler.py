@@ -1,4 +1,4 @@
-"""Runs one contraction on an executor: a bounded number of pieces in flight, added up as they arrive."""
+"""Runs one contraction on an executor: a bounded number of pieces at a time, which are added up in a fixed order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Concurrency(NamedTuple):
     """How a pool of workers or devices affects the plan.
 
     Attributes:
-        together: how many blocks share the memory that the result leaves of one process's or device's limit.
+        together: how many blocks share the limit of a process or device, without the part that the result takes.
         pieces: the least number of pieces to cut the contraction into, so that all workers are busy to the end.
         waiting: how many values of blocks are held besides those that share the limit.
     """

@@ -54,7 +54,7 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
     if not limit.is_lasting or request.algebra.has_exponents:
         raise BackendError(
             f"while {adapter.name} traces a call, memory_limit= is a number of bytes alone, and not for einsum_frexp; "
-            "call it outside of the trace, or leave memory_limit= away"
+            "call it outside of the trace, or omit memory_limit="
         )
     operands = [loops.known(_in_trace(number, array, adapter)) for number, array in enumerate(arrays)]
     if request.out is not None:
@@ -63,7 +63,7 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
     request, device = request.named(adapter), one_device(adapter, signatures)
     contraction = front.contraction(request, adapter, described(adapter, signatures), device)
     if not all(is_known(operand.shape) for operand in contraction.operands):
-        raise BackendError("memory_limit= needs sizes that are known; leave it away for a program of any size")
+        raise BackendError("memory_limit= needs sizes that are known; omit it for a program of any size")
     asked = _asked(adapter, contraction, limit_bytes(limit.amount, lambda: None), request.is_path_free)
     return _recorded(adapter, asked, operands)
 
@@ -171,8 +171,8 @@ class TracedContraction(HashedOnce):
         algebra = self.asked.contraction.algebra
         if isinstance(algebra, SemiringAlgebra):
             raise BackendError(
-                f"under memory_limit= there are no gradients in the semiring {algebra.name!r}; leave memory_limit= "
-                "away, or stop the gradients of the operands"
+                f"under memory_limit= there are no gradients in the semiring {algebra.name!r}; omit "
+                "memory_limit=, or stop the gradients of the operands"
             )
         return _recorded(self._adapter, self.asked, [*operands[:number], tangent, *operands[number + 1 :]])
 

@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> bool:
     )
     planned = cast("Plan | BlockedPlan", plan_of(request, options.device, options.dtype, options.stored))
     if options.source and options.json:
-        raise EinsumxError("--source prints code and --json prints JSON; leave one of them away")
+        raise EinsumxError("--source prints code and --json prints JSON; omit one of them")
     for path in filter(None, (options.svg, options.html)):
         try:
             planned.draw().save(path)
@@ -171,7 +171,7 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
         raise EinsumxError("--chunks are those of Dask arrays; pass --backend dask")
     for name in _NOT_IN_CHUNKS:
         if getattr(options, name):
-            raise EinsumxError(f"--{name.replace('_', '-')} is not for Dask arrays; leave it away")
+            raise EinsumxError(f"--{name.replace('_', '-')} is not for Dask arrays; omit it")
     chunks = options.chunks or options.shapes
     if len(chunks) != len(options.shapes):
         raise EinsumxError(f"--chunks has {len(chunks)} entries for {len(options.shapes)} operands; pass one for each")
