@@ -312,7 +312,8 @@ def _means(rows: Sequence[Row]) -> str:
         ratios = [each[peer] / each[EINSUMX] for each in pairs if EINSUMX in each and (peer := best_peer(each))]
         if ratios:
             means.append(f"{geometric_mean(ratios):.2f} of {what} calls")
-    return f"Geometric means of best peer / einsumx: {', '.join(means) or 'none'}."
+    order = "einsumx comes first, so its first calls also load the framework's kernels"
+    return f"Geometric means of best peer / einsumx: {', '.join(means) or 'none'} ({order})."
 
 
 def _title(report: Report) -> str:
