@@ -168,3 +168,13 @@ def test_the_readme_s_ratios_are_the_means_of_the_recorded_times():
         times = [row["seconds"] for row in rows if {name, "einsumx"} <= row["seconds"].keys()]
         mean = geometric_mean(each[name] / each["einsumx"] for each in times)
         assert float(ratio) == pytest.approx(mean, rel=0.005)
+
+
+def test_pages_state_no_other_range_of_mxnets_slowness_than_its_own_page():
+    def ranges(path):
+        paragraphs = [part for part in path.read_text(encoding="utf-8").split("\n\n") if "mx.np.einsum" in part]
+        return {found for part in paragraphs for found in re.findall(r"(\d+ to \d+)\]?\S*\s+times", part)}
+
+    (stated,) = ranges(ROOT / "docs/mxnet.md")
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        assert ranges(path) <= {stated}, path.name
