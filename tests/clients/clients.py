@@ -264,6 +264,7 @@ CLIENTS = (
         tests=("tests/core/test_lensing.py", "tests/core/test_shells.py"),
         frameworks=(),
         replaced=("glass._array_api_utils:xp_additions.einsum", "einsumx:einsum"),
+        title="glass's own einsum",
         settings="pyproject.toml",
         environment={"ARRAY_BACKEND": "array_api_strict"},
         needs=("array-api-strict", "pytest-mock"),

@@ -144,7 +144,7 @@ def function_at(place: str) -> Function:
     return function
 
 
-if frameworks:
+if frameworks or replaced:
     patch()
 
 
