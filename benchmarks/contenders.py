@@ -34,7 +34,7 @@ class Framework:
         name: the framework, and whether its functions are compiled.
         backend: einsumx's name for it.
         peers: by name, the module, the function in it, and keywords.
-        engines: peers with loops of their own, in the same form; only ``run.py`` times them.
+        engines: peers with loops of their own, in the same form; ``calls.py`` leaves them out.
         tuned: whether einsumx is also timed with the effort to measure.
         spins: whether the framework's threads spin after a product, so that calls are also timed after one.
         jitted: whether the framework compiles every function.

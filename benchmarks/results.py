@@ -45,11 +45,7 @@ def write(data: Data) -> None:
 
 def written(data: Data) -> dict[Path, str]:
     """The text of each file that is made from the data, in whole or between marks."""
-    texts = {
-        ROOT / "docs/pictures/speed.svg": speed_picture(
-            data["rows"], [_problems(data), _recorded(data).replace("`", "")]
-        )
-    }
+    texts = {ROOT / "docs/pictures/speed.svg": speed_picture(data["rows"], [_problems(data), _recorded(data)])}
     texts[ROOT / "docs/benchmarks/details.md"] = _details(data)
     parts: dict[Path, dict[str, Callable[[Data], str]]] = {
         ROOT / "README.md": {"speed": _readme, "compare": _compare},
@@ -202,8 +198,7 @@ def _result(data: Data) -> str:
         ("class", *(each.title for each in standings(data))),
         [(name, *(_class(column.get(name)) for column in columns)) for name in names],
     )
-    recorded = _wrapped(f"{_problems(data)} {_recorded(data)}")
-    return f"{recorded}\n\n{frameworks.markdown()}\n\n{classes.markdown()}"
+    return f"{_about(data)}\n\n{frameworks.markdown()}\n\n{classes.markdown()}"
 
 
 def _class(figures: Figures | None) -> str:
@@ -224,16 +219,18 @@ def _problems(data: Data) -> str:
 
 
 def _recorded(data: Data) -> str:
-    """Sentences on the machine, the versions, and whether other programs ran."""
+    """A sentence on the machine, and one if other programs ran."""
     run = data["runs"][0]
-    versions = {name: number for each in reversed(data["runs"]) for name, number in each["versions"].items()}
-    libraries = [f"{name} {versions[name].partition('+')[0]}" for name in LIBRARIES if name in versions]
     busy = [DRAWN[each["framework"]][0] for each in data["runs"] if each["busy"]]
     disturbed = f" Other programs disturbed the times of {_listed(busy)}." if busy else ""
-    return (
-        f"Measured by `nox -s speed` on {run['date'][:10]}, on {run['cores']} cores ({run['machine']}), without a GPU: "
-        f"{', '.join(libraries)}.{disturbed}"
-    )
+    return f"Measured on {run['date'][:10]}, on {run['cores']} cores ({run['machine']}), without a GPU.{disturbed}"
+
+
+def _about(data: Data) -> str:
+    """Sentences on the problems, the machine and the versions."""
+    versions = {name: number for each in reversed(data["runs"]) for name, number in each["versions"].items()}
+    libraries = [f"{name} {versions[name].partition('+')[0]}" for name in LIBRARIES if name in versions]
+    return _wrapped(f"{_problems(data)} {_recorded(data)} Written by `nox -s speed`: {', '.join(libraries)}.")
 
 
 # -- the details ------------------------------------------------------------------------------------------------
@@ -241,8 +238,7 @@ def _recorded(data: Data) -> str:
 
 def _details(data: Data) -> str:
     """A page with each other einsum, the fastest by class, and every problem on which einsumx is slower."""
-    about = f"{_problems(data)} {_recorded(data)} [Benchmarks](../benchmarks.md) says how this is measured."
-    lines = ["# Benchmarks in detail", _wrapped(about)]
+    lines = ["# Benchmarks in detail", _about(data), "[Benchmarks](../benchmarks.md) says how this is measured."]
     for each in standings(data):
         lines += [f"## {each.title}", *(table.markdown() for table in _tables(each))]
     return "\n\n".join(lines) + "\n"

@@ -37,7 +37,7 @@ cannot be carried out, and 130 if it was interrupted.
 
 def _count(text: str) -> int:
     if (count := int(text)) < 0:
-        raise ValueError("a number of problems is not negative")
+        raise ValueError("the number of problems must not be negative")
     return count
 
 

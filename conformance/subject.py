@@ -20,7 +20,7 @@ from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
 from einsumx.conformance.deviations import DEVIATIONS, Deviation
 from einsumx.conformance.framework import Array, Framework, Function, version_of
 from einsumx.conformance.frameworks import KNOWN, framework_of
-from einsumx.conformance.oracle import Expected, expect, expect_update, judge
+from einsumx.conformance.kit.oracle import Expected, expect, expect_update, judge
 from einsumx.conformance.semiring_oracle import expect_in
 from einsumx.errors import BackendError
 

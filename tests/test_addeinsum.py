@@ -27,7 +27,7 @@ def updated(alpha, beta):
 @pytest.mark.parametrize("options", [{}, {"memory_limit": "1 MB"}], ids=["", "limit"])
 def test_a_beta_that_is_refused_leaves_out_as_it_was(options):
     out, bits = np.array([True, False]), np.zeros((2, 2), bool)
-    with pytest.raises(BackendError, match="beta= is 0 or 1 for a result of dtype bool"):
+    with pytest.raises(BackendError, match="beta= must be 0 or 1 for a result of dtype bool"):
         addeinsum(~out, "ij->i", bits, beta=2, out=out, **options)
     assert out.tolist() == [True, False]
 

@@ -9,7 +9,7 @@ from processes import printed
 from stored import Stored
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 LARGE = np.ones((60, 60), "float32")
 """Large enough for NumPy's matmul."""

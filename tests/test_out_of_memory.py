@@ -18,7 +18,7 @@ from stored import EQUATION, LIMIT, Stored, operands, process_pool, smallest
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.host.free_memory import is_out_of_memory
 
 CPU = (

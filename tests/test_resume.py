@@ -26,7 +26,7 @@ from stored import EQUATION, LIMIT, Stored, operands, stored
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.blocked import journal
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.host import files
 from einsumx.storage.maps import mapped_at
 from einsumx.streaming import fingerprints
@@ -458,7 +458,7 @@ def old_format(text: str) -> str:
 
 DIGEST = "0" * 32
 DAMAGED, PLAN, OPERANDS = "is damaged", "of another plan", "of other operands"
-VERSION, NONE = "of another version", "no journal of a contraction"
+VERSION, NONE = "of another version", "not the journal of a contraction"
 OTHERS = {
     "an empty line": (DAMAGED, lambda text: lines_of(text, "", "")),
     "zero bytes": (DAMAGED, lambda text: lines_of(text, "\0" * 40)),
@@ -596,7 +596,7 @@ def test_what_is_no_regular_file_is_an_error_at_once(kind: str, tmp_path: Path, 
             monkeypatch.chdir(tmp_path)  # as a socket's name must be short
             with socket.socket(socket.AF_UNIX) as found:
                 found.bind("journal")
-    with pytest.raises(einsumx.JournalError, match="no regular file"):
+    with pytest.raises(einsumx.JournalError, match="not a regular file"):
         finished(mapped(tmp_path / "out.npy"), file)
 
 

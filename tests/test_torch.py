@@ -694,7 +694,7 @@ def test_a_compiled_plan_takes_no_other_sizes_or_dtypes(dynamic):
     torch.testing.assert_close(function(torch.ones(3, 4), torch.ones(4, 5)), torch.full((3, 5), 4.0))
     for shape, dtype, message in (
         ((6, 4), torch.float32, "operand 0 has (shape|another size along axis 0)"),
-        ((3, 4), torch.float64, "operand 0 has dtype float64, but the plan is made for float32"),
+        ((3, 4), torch.float64, "operand 0 has dtype float64, but the plan is for float32"),
     ):
         with pytest.raises(Exception, match=message):
             function(torch.ones(shape, dtype=dtype), torch.ones(4, 5))

@@ -15,7 +15,7 @@ from einsumx.conformance.case import Case, Failure, examples, operands
 from einsumx.conformance.checks import judge_gradients, needs_gradients
 from einsumx.conformance.features.limits import call_within_smallest
 from einsumx.conformance.framework import Array
-from einsumx.conformance.oracle import Expected
+from einsumx.conformance.kit.oracle import Expected
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 

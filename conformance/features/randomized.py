@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable
+from einsumx.conformance.case import Case, Failure, NotApplicable
 from einsumx.conformance.checks import failure_of, gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
+from einsumx.conformance.kit.arrays import ArraySpec
 from einsumx.conformance.subject import Subject
 from einsumx.dtypes import kind
 

@@ -8,6 +8,7 @@ from itertools import islice
 
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.report.results import STATUSES, Run, count_statuses, differences, features_of, group_by
+from einsumx.errors import counted
 from einsumx.ir.text import duration
 from einsumx.terminal import console, plain_table, progress
 
@@ -80,4 +81,4 @@ def _of(run: Run, status: str) -> list[Outcome]:
 
 
 def _number(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"
+    return counted(count, "case")

@@ -82,10 +82,10 @@ class SemiringAlgebra(Algebra):
         if (self.add, self.multiply) not in _CONSTANTS:
             pairs = ", ".join(f"{add}/{multiply}" for add, multiply in _CONSTANTS)
             raise ValueError(
-                f"{shown(self.add)} and {shown(self.multiply)} are not the functions of a semiring; these are: {pairs}"
+                f"einsumx has no semiring of {shown(self.add)} and {shown(self.multiply)}; it has: {pairs}"
             )
         if type(self.name) is not str or not self.name.isprintable() or not 0 < len(self.name) <= _LONGEST:
-            raise ValueError(f"the name of a semiring is a printable text of up to {_LONGEST} letters")
+            raise ValueError(f"the name of a semiring must be a printable text of up to {_LONGEST} letters")
         zero, one = _CONSTANTS[self.add, self.multiply]
         is_boolean = self.add == "or"
         self.__dict__.update(
@@ -125,7 +125,7 @@ class SemiringAlgebra(Algebra):
             return traits
         if adapter.semirings is None:
             raise BackendError(
-                f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {self.name!r}; "
+                f"{adapter.name}: einsum supports only the semiring 'boolean', not {self.name!r}; "
                 f"{why_missing(adapter, 'semirings')}"
             )
         return _in_elements(traits, self.add == "logaddexp")

@@ -19,7 +19,7 @@ from einsumx.adapters.registry import backend_of, get_backend, owner
 from einsumx.adapters.replacement import Client, Function, Name, own_result, say_native
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
-from einsumx.errors import BackendError, EinsumxError, SizeError, shown
+from einsumx.errors import BackendError, EinsumxError, SizeError, counted, shown
 from einsumx.expressions import Expression, expression
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
@@ -236,7 +236,7 @@ class _Compiled:
     def __call__(self, arrays: Sequence[Array], out: Array | None) -> Array:
         count = self._count - len(self._constants)
         if len(arrays) != count:
-            raise SizeError(f"{self._name} takes {count} operands, not {len(arrays)}")
+            raise SizeError(f"{self._name} takes {counted(count, 'operand')}, not {len(arrays)}")
         run = self._for(*[array.shape for array in arrays])
         return run(*arrays, out=out, order=self._order)
 

@@ -131,8 +131,9 @@ def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:
     program = _planned_again(plan, algebra)
     if json.loads(json.dumps(_listed(program))) != plan.ops:
         warn(
-            f"einsumx plans {excerpt(program.written)} in another way than the plan that was stored: it was made by "
-            f"another version of einsumx or for another one of {program.backend}, or changed; the new plan is used"
+            f"einsumx now makes another plan of {excerpt(program.written)} than the stored one, and uses the new one: "
+            f"another version of einsumx or {program.backend} made the stored plan, or it was changed; store the new "
+            "plan"
         )
     return program
 
@@ -169,7 +170,7 @@ def _planned_again(plan: Any, algebra: Algebra) -> Program:
 def _check_path(path: Path, equation: SizedEquation) -> None:
     """Check a path, and that planning along it takes no longer than along those that the planner makes."""
     if not all(len(step) in (1, 2) for step in path):
-        raise PathError("each step of a stored path has one or two positions")
+        raise PathError("each step of a stored path must have one or two positions")
     find_path(equation, path)
     terms = [frozenset(term) for term in equation.inputs]
     results = [result for _, result in step_outputs(path, terms, frozenset(equation.output))]

@@ -21,7 +21,7 @@ from einsumx.blocked.program import BlockedContraction, BlockedProgram
 from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
+from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, counted, excerpt, shown
 from einsumx.host.free_memory import is_out_of_memory
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
@@ -261,8 +261,8 @@ def check_resumable(request: Request) -> None:
     """Raise ValueError if blocks would be added twice after an interruption."""
     if request.limit.resume is not None and request.factors is not None and request.factors.beta != 0:
         raise ValueError(
-            "resume= cannot be combined with beta=: after an interruption nobody knows which blocks were added to "
-            "out= already"
+            "resume= cannot be combined with beta=, because after an interruption it is not known which blocks were "
+            "added to out= already; write to a new array"
         )
 
 
@@ -302,7 +302,9 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
     """
     text = program.equation
     if len(operands) != len(program.operands):
-        raise SizeError(f"the plan takes {len(program.operands)} operands, not {len(operands)}\n  {excerpt(text)}")
+        raise SizeError(
+            f"the plan takes {counted(len(program.operands), 'operand')}, not {len(operands)}\n  {excerpt(text)}"
+        )
     adapter, arrays = framework_of(operands, get_backend(program.backend))
     opened, _ = sources(arrays, adapter, program.device)
     for number, (source, planned, in_place) in enumerate(zip(opened, program.operands, program.in_place)):
@@ -317,7 +319,7 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
         array = arrays[number]
         if owner(array) is adapter and _records(adapter, array):
             raise BackendError(
-                f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
+                f"operand {number} requires a gradient, which a plan does not record; call einsumx.einsum"
             )
     described = tuple([source.operand for source in opened])
     if not all(map(is_as_broadcast, described, program.operands)):
@@ -450,7 +452,7 @@ def _with_progress(error: BlockError, limited: Limited, missing: int) -> BlockEr
     how = "with out= on disk and resume=, a later call goes on from there"
     if limited.resume is not None:
         how = f"the same call with resume={shown(os.fspath(limited.resume))} goes on from there"
-    return BlockError(f"{error}\n  {blocks - missing} of {blocks} blocks are done, {missing} are missing; {how}")
+    return BlockError(f"{error}\n  blocks done: {blocks - missing} of {blocks}; {how}")
 
 
 def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limited:
@@ -466,7 +468,10 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         before, limit = limit, (limit + refused) // 2
         if limit == refused or limited.within is None:
             text = excerpt(program.equation)
-            raise MemoryLimitError(f"{ran_out}, and this contraction cannot be computed in less\n  {text}") from error
+            raise MemoryLimitError(
+                f"{ran_out}, and this contraction cannot be computed in less; free memory, or pass an out= in a file\n "
+                f" {text}"
+            ) from error
         try:
             less = limited.within(limit)
         except MemoryLimitError:

@@ -53,8 +53,8 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
     limit, loops = request.limit, loops_of(adapter)
     if not limit.is_lasting or request.algebra.has_exponents:
         raise BackendError(
-            f"while {adapter.name} traces a call, memory_limit= is a number of bytes alone, and not for einsum_frexp; "
-            "call it outside of the trace, or omit memory_limit="
+            f"while {adapter.name} traces a call, memory_limit= must be a number of bytes, and einsum_frexp takes "
+            "none; call it outside of the trace, or omit memory_limit="
         )
     operands = [loops.known(_in_trace(number, array, adapter)) for number, array in enumerate(arrays)]
     if request.out is not None:
@@ -63,7 +63,7 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
     request, device = request.named(adapter), one_device(adapter, signatures)
     contraction = front.contraction(request, adapter, described(adapter, signatures), device)
     if not all(is_known(operand.shape) for operand in contraction.operands):
-        raise BackendError("memory_limit= needs sizes that are known; omit it for a program of any size")
+        raise BackendError("memory_limit= needs all sizes; omit it for a program of any size")
     asked = _asked(adapter, contraction, limit_bytes(limit.amount, lambda: None), request.is_path_free)
     return _recorded(adapter, asked, operands)
 
@@ -99,7 +99,9 @@ def _in_trace(number: int, array: Any, adapter: Adapter) -> Array:
     if owner(array) is adapter:
         return array
     if not is_host_array(array):
-        raise BackendError(f"operand {number} is stored, and cannot be read while {adapter.name} traces the call")
+        raise BackendError(
+            f"operand {number} is stored, and cannot be read while {adapter.name} traces the call; read it first"
+        )
     return adapter.from_numpy(array)
 
 

@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 
 import einsumx
 from einsumx import MemoryLimit
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 EQUATION = "ij,jk,kl->il"
 SHAPES = [(60, 40), (40, 50), (50, 30)]
