@@ -96,7 +96,11 @@ MISTAKES = [
     # dtype= and casting=
     ('einsum("ij,jk->ik", a, b, dtype="flot32")', BackendError, "does not support dtype 'flot32'"),
     ('einsum("ij,jk->ik", a, b, dtype=32)', BackendError, "dtype=32 is not a dtype .*dtype='float32'"),
-    ('einsum("ij,jk->ik", a, b, dtype=ForeignDtype())', BackendError, "torch.float32 is a dtype of another framework.*dtype='float32'"),
+    (
+        'einsum("ij,jk->ik", a, b, dtype=ForeignDtype())',
+        BackendError,
+        "torch.float32 is a dtype of another framework.*dtype='float32'",
+    ),
     ('einsum("ij,jk->ik", a, b, dtype=np.float32)', BackendError, "operand 0 has dtype float64, .*pass a looser"),
     # optimize=
     ('einsum("ij,jk->ik", a, b, optimize=1)', PathError, "optimize= must be an optimizer or its name.*not 1"),
