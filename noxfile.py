@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -92,6 +93,18 @@ GPUS = {
     "jax": ("jax[cuda12]==0.10.*",),
 }
 """The frameworks of ``gpu``, and what to install for them."""
+
+GPU_NEEDS = (
+    "hypothesis",
+    "markdown-it-py",
+    "mdurl",
+    "opt_einsum",
+    "pygments",
+    "rich",
+    "sortedcontainers",
+    "threadpoolctl",
+)
+"""What ``gpu-quick`` needs beside a framework and NumPy. None of these packages is for one machine or Python alone."""
 
 CURRENT = (
     *(TORCH, "jax==0.10.*", "array-api-compat", "array-api-strict"),
@@ -471,13 +484,36 @@ def gpu(session: nox.Session, library: str) -> None:
     """All that one person with a GPU can find out in half an hour; rewrites docs/gpu.md: ``nox -s gpu``.
 
     Other packages can be named, as for CUDA 13: ``nox -s "gpu(cupy)" -- cupy-cuda13x``. With ``--fake``, the same steps
-    run without a GPU.
+    run without a GPU, and change a copy of the page.
     """
     packages = [each for each in session.posargs if each != "--fake"]
     fake = ["--fake"] * ("--fake" in session.posargs)
     wanted = packages or ([] if fake and library == "cupy" else GPUS[library])
     install(session, *TESTING, "cotengra", *wanted)
-    session.run("python", "benchmarks/gpu.py", "--backend", library, *fake, "docs/gpu.md")
+    session.run("python", "benchmarks/gpu.py", "--backend", library, *fake, page_on_gpus(session))
+
+
+@nox.session(name="gpu-quick", venv_backend="none", default=False)
+def gpu_quick(session: nox.Session) -> None:
+    """What to know first about a GPU, in eight minutes, with this Python's frameworks; rewrites docs/gpu.md.
+
+    ``nox -s gpu-quick -- --pack`` only makes the folder build/gpu, for a machine without a network: there,
+    ``PYTHONPATH=build/gpu python benchmarks/gpu.py --quick docs/gpu.md`` does the rest. With ``--fake``, the same steps
+    run without a GPU.
+    """
+    packed = Path("build", "gpu").resolve()
+    shutil.rmtree(packed, ignore_errors=True)
+    for_any = ("--no-deps", "--only-binary=:all:", "--platform=any", f"--target={packed}")
+    session.run(sys.executable, "-m", "pip", "install", "--quiet", *for_any, str(wheel(session)), *GPU_NEEDS)
+    if "--pack" not in session.posargs:
+        arguments = ("--quick", *session.posargs, page_on_gpus(session))
+        session.run(sys.executable, "benchmarks/gpu.py", *arguments, env={"PYTHONPATH": str(packed)})
+
+
+def page_on_gpus(session: nox.Session) -> str:
+    """docs/gpu.md, or a copy of it if there is no GPU."""
+    page = "docs/gpu.md"
+    return str(shutil.copy(page, session.create_tmp())) if "--fake" in session.posargs else page
 
 
 def judge(session: nox.Session, *subjects: str) -> None:

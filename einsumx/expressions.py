@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from einsumx.adapters.registry import are_plain, backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.caches import Uncacheable
@@ -55,7 +55,7 @@ class Expression:
     itself; ``copy.deepcopy`` also copies the constants.
     """
 
-    autograph_info__ = ()  # by which tf.function leaves the code as it is
+    autograph_info__: ClassVar[tuple[()]] = ()  # by which tf.function leaves the code as it is
 
     def __init__(self, request: Request, path: Path | None = None) -> None:
         self._written, inputs = request.written, request.operands
@@ -82,7 +82,7 @@ class Expression:
         self._shapes = [_shape(self._constants[slot]) if s is None else s for slot, s in enumerate(shapes)]
         self._variables = [slot for slot in range(len(inputs)) if slot not in self._constants]
         self._sized = sized_equation(self._written, self._shapes)
-        self.path = find_path(self._sized, request.optimize) if path is None else path
+        self.path: Path = find_path(self._sized, request.optimize) if path is None else path
         # Only the default may lead to another path later, one that was measured.
         self._request = replace(request, operands=(), optimize="auto" if request.is_path_free else self.path)
         self._prepared = lru_cache(maxsize=64)(self._prepare)

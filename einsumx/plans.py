@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import fields
 from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from einsumx.adapters.registry import get_backend
 from einsumx.algebra.semiring import SemiringAlgebra
@@ -56,7 +56,7 @@ class Plan(Program):
     ``operands``, ``path``, ``ops``, ``result``, ``shape``, ``dtype`` and ``accumulate``.
     """
 
-    autograph_info__ = ()  # by which tf.function leaves the code as it is
+    autograph_info__: ClassVar[tuple[()]] = ()  # by which tf.function leaves the code as it is
 
     def __str__(self) -> str:
         return program_text(self, plan_cost(self))
