@@ -476,6 +476,9 @@ def package(session: nox.Session) -> None:
         session.install(str(project() / "tests" / "example_library"), "./einsumx-examplelib")
         session.run("python", "-c", EXAMPLE)
         session.run("python", "-m", "einsumx.conformance", "--backend", "examplelib")
+    session.install(str(project() / "conformance" / "kit"))
+    with session.chdir(elsewhere):
+        session.run("pytest", "-c", os.devnull, "--einsum", "numpy:einsum", "-k", "broadcasting/")
 
 
 @nox.session(default=False)

@@ -14,6 +14,7 @@ from names import EINSUMX, best_peer, peers
 from picture import DRAWN, FASTEST, TIE, speed_picture
 from summary import BEST, COLUMNS, EVEN, Figures, Row, Table, described, fastest, geometric_mean, ratios
 
+from einsumx.errors import counted
 from einsumx.ir.text import duration, three_digits
 
 Data: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -163,7 +164,10 @@ def _compare(data: Data) -> str:
         lines.append("─" * len(lines[0]) if len(lines) == 1 else "")
         lines += [_compared(row, label) for row, label in zip(rows, [backend, rows[0]["version"], ""])]
     run = data["runs"][0]
-    where = f"Recorded on {run['date'][:10]} on {run['cores']} cores ({run['machine']}); MXNet in its own environment."
+    where = (
+        f"Recorded on {run['date'][:10]} on {counted(run['cores'], 'core')} ({run['machine']}); MXNet in its own "
+        "environment."
+    )
     return "\n".join([*map(str.rstrip, ["```text", *lines, "```"]), "", where])
 
 
@@ -223,7 +227,10 @@ def _recorded(data: Data) -> str:
     run = data["runs"][0]
     busy = [DRAWN[each["framework"]][0] for each in data["runs"] if each["busy"]]
     disturbed = f" Other programs disturbed the times of {_listed(busy)}." if busy else ""
-    return f"Measured on {run['date'][:10]}, on {run['cores']} cores ({run['machine']}), without a GPU.{disturbed}"
+    return (
+        f"Measured on {run['date'][:10]}, on {counted(run['cores'], 'core')} ({run['machine']}), "
+        f"without a GPU.{disturbed}"
+    )
 
 
 def _about(data: Data) -> str:

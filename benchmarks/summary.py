@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from names import EINSUMX, HAND_WRITTEN, OURS, best_peer, peers
 
+from einsumx.errors import counted
 from einsumx.ir.text import duration
 
 Row: TypeAlias = dict[str, Any]
@@ -283,7 +284,7 @@ def comparison(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Table]:
     for framework, group in groupby(pairs, key=lambda pair: pair[0]["framework"]):
         changed = list(group)
         changes = [_change(*pair) for pair in changed]
-        title = f"{framework}: {len(changed)} problems as in the run of {old['date'][:16]}"
+        title = f"{framework}: {counted(len(changed), 'problem')} as in the run of {old['date'][:16]}"
         mean = f"{geometric_mean(changes):.3f}"
         yield Table(title, ("", "old time / new time"), [("geometric mean", mean)])
         changed.sort(key=lambda pair: _change(*pair))

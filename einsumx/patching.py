@@ -500,14 +500,14 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
         accepted.pop("optimize", None)
     for name in ("order", "casting"):
         if name in keywords and not isinstance(accepted.get(name), str | None):
-            return {}, f"{name}= is no text"
+            return {}, f"{name}= is not a text"
     out = accepted.get("out")
     if out is None or "out" not in keywords:
         return accepted, ""
     if reason := unserved_out(adapter, out):
         return {}, reason
     if accepted.get("order") not in (None, "K", "k"):
-        return {}, "order= is for a new array, and out= brings one"
+        return {}, "order= is for a new array, and out= is one already"
     return accepted, ""
 
 

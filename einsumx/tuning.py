@@ -101,7 +101,7 @@ class Tuning:
             for mark, estimated, seconds, plan in rows
         ]
         lines.append(f"* {self.gain:.2f} times as fast as the estimate's choice, the first line")
-        doubts = self.doubts or ("choices are frozen, or no key tells this path from others",)
+        doubts = self.doubts or ("choices are frozen, or einsumx has no key for this path",)
         lines += [] if self.is_remembered else [f"not remembered: {doubt}" for doubt in doubts]
         return "\n".join(lines)
 
@@ -161,7 +161,7 @@ def choice_text(program: Program, optimize: Any) -> str:
     if finding is None:
         return ESTIMATED
     if finding.selection == ESTIMATE:
-        return f"estimated, and of {finding.tried} candidates the fastest, {finding.when}"
+        return f"estimated, the fastest of {counted(finding.tried, 'candidate')}, {finding.when}"
     gain = finding.estimated / finding.seconds
     return (
         f"measured {finding.when}: {gain:.2f} times as fast as the estimate's, {counted(finding.tried, 'candidate')} "

@@ -114,7 +114,7 @@ def test_torch_compile_records_the_accumulator(torch):
     [
         ("float32", "is of another kind .* than the result, which has dtype int8; pass dtype="),
         ("float33", "does not support dtype 'float33'"),
-        (object(), "accumulate=.* is no dtype that numpy computes in"),
+        (object(), "accumulate=.* is not a dtype of numpy"),
     ],
 )
 def test_an_accumulator_that_is_none_or_would_lose_something_is_refused_also_under_a_limit(accumulate, says):

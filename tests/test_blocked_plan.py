@@ -196,7 +196,7 @@ def test_shapes_with_the_shape_of_out_plan_as_for_arrays_in_files():
     assert (plan.cuts, plan.reads, plan.peak_bytes) == (of_arrays.cuts, of_arrays.reads, of_arrays.peak_bytes)
     plan(a, b, out=out)
     assert (out.array == 40).all()
-    with pytest.raises(einsumx.MemoryLimitError, match="of which 12 kB hold the result"):
+    with pytest.raises(einsumx.MemoryLimitError, match="of which 12 kB are for the result"):
         einsumx.plan("ij,jk->ik", *shapes, memory_limit=9000, stored=True)
     with pytest.raises(ValueError, match="expects an out="):
         plan(a, b)

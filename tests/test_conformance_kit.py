@@ -1,5 +1,6 @@
 """The kit: einsum's cases as data, and a pytest plugin that judges any einsum function without einsumx."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 from einsumx.conformance.export import kit_text
 from einsumx.conformance.kit import cases as kit
 from einsumx.conformance.kit.cases import CASES, Einsum, NotApplicable, cases, einsum_of, failure
+
+PAGE = Path(__file__).parent.parent / "docs" / "what-einsum-means.md"
 
 RUN = """
 import sys
@@ -63,6 +66,13 @@ def test_the_cases_are_those_that_every_library_can_run():
     assert all(case.equation.isascii() for case in found)
     assert "float16" not in {operand.dtype for case in found for operand in case.operands}
     assert {case.feature for case in found if not case.dtype} == {"wrong equations", "wrong sizes"}
+
+
+def test_the_page_shows_a_case_and_counts_them():
+    (block,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    shown = json.loads(block)
+    assert shown in json.loads(CASES.read_text(encoding="utf-8"))["cases"]
+    assert f"[kit of {len(cases())} cases]" in " ".join(PAGE.read_text(encoding="utf-8").split())
 
 
 @pytest.mark.long

@@ -95,8 +95,12 @@ MISTAKES = [
     ('einsum("ij,jk->ik", a, b, out=np.ones((2, 4), "int64"))', BackendError, "float64, .*out= of int64; pass"),
     # dtype= and casting=
     ('einsum("ij,jk->ik", a, b, dtype="flot32")', BackendError, "does not support dtype 'flot32'"),
-    ('einsum("ij,jk->ik", a, b, dtype=32)', BackendError, "dtype=32 is no dtype .*dtype='float32'"),
-    ('einsum("ij,jk->ik", a, b, dtype=ForeignDtype())', BackendError, "torch.float32 is another .*dtype='float32'"),
+    ('einsum("ij,jk->ik", a, b, dtype=32)', BackendError, "dtype=32 is not a dtype .*dtype='float32'"),
+    (
+        'einsum("ij,jk->ik", a, b, dtype=ForeignDtype())',
+        BackendError,
+        "torch.float32 is a dtype of another framework.*dtype='float32'",
+    ),
     ('einsum("ij,jk->ik", a, b, dtype=np.float32)', BackendError, "operand 0 has dtype float64, .*pass a looser"),
     # optimize=
     ('einsum("ij,jk->ik", a, b, optimize=1)', PathError, "optimize= must be an optimizer or its name.*not 1"),
@@ -190,10 +194,12 @@ def test_scipys_sparse_matrices_are_refused_with_what_makes_them_dense():
 
 def test_dtypes_of_another_framework_are_named():
     torch = pytest.importorskip("torch")
-    with pytest.raises(BackendError, match=r"dtype=torch\.float32 is another .*; for numpy, name it: dtype='float32'"):
+    with pytest.raises(
+        BackendError, match=r"dtype=torch\.float32 is a dtype of another framework; pass its name: dtype='float32'"
+    ):
         einsum("ij->j", a, dtype=torch.float32)
     for dtype in (np.float32, np.dtype("float32")):
-        with pytest.raises(BackendError, match=r"is another framework's; for torch, name it: dtype='float32'"):
+        with pytest.raises(BackendError, match=r"is a dtype of another framework; pass its name: dtype='float32'"):
             einsum("ij->j", torch.ones(2, 3), dtype=dtype)
 
 
@@ -211,7 +217,7 @@ def test_a_limit_that_is_too_small_names_one_that_does_in_a_unit_as_well():
     with pytest.raises(einsumx.MemoryLimitError) as raised:
         einsum("ij,jk->ik", rows, columns, memory_limit="100 kB")
     said = re.search(
-        r"within 100 kB; the smallest memory_limit= is (\d+) bytes \((\d+\.\d+ MB)\), of which 2.42 MB hold the result",
+        r"within 100 kB; the smallest memory_limit= is (\d+) bytes \((\d+\.\d+ MB)\), of which 2.42 MB are for",
         str(raised.value),
     )
     for limit in (int(said[1]), said[2]):

@@ -769,7 +769,7 @@ class Convertible:
         (lambda a: np.einsum("i,i->i", range(2), array_of("d", [1, 2])), "builtins.range"),
         (lambda a: np.einsum(a, {0, 1}), "must be a list or tuple"),
         (lambda a: np.einsum(a, iter([1, 0]), iter([0]), optimize="nothing"), "no optimizer is called 'nothing'"),
-        (lambda a: np.einsum("ij->ji", a, order=b"F"), "order= is no text"),
+        (lambda a: np.einsum("ij->ji", a, order=b"F"), "order= is not a text"),
         (lambda a: np.einsum("i->i", np.array(["a", "b"])), "needs numbers"),
         (lambda a: np.einsum("i->i", np.array([1, 2], "datetime64[s]")), "needs numbers"),
     ],

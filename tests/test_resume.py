@@ -101,7 +101,7 @@ def test_an_out_that_was_made_anew_is_computed_anew(kind: str, tmp_path: Path) -
     if kind == "HDF5":
         out.file.close()
     out = KINDS[kind](tmp_path, "new")
-    with pytest.warns(RuntimeWarning, match=r"(\d+) of the \1 finished blocks .*made anew or changed since") as caught:
+    with pytest.warns(RuntimeWarning, match=r"(\d+) of the \1 finished blocks .*replaced or changed since") as caught:
         finished(out, tmp_path / "journal")
     assert caught[0].filename == __file__
     assert is_right(out)

@@ -50,7 +50,7 @@ def run_lines(run: Run) -> Iterator[str]:
         if len(outcomes) > _MOST_NAMES:
             yield f"    and {len(outcomes) - _MOST_NAMES} more"
     for reason, outcomes in group_by(_of(run, "inapplicable"), lambda outcome: outcome.message).items():
-        yield f"does not apply: {reason} ({_number(len(outcomes))})"
+        yield f"does not apply: {reason} ({counted(len(outcomes), 'case')})"
     for message, (first, *others) in group_by(_of(run, "fail"), lambda outcome: outcome.message).items():
         yield f"\nFAILED {first.case}"
         yield textwrap.indent(message, "    ")
@@ -59,14 +59,14 @@ def run_lines(run: Run) -> Iterator[str]:
         yield from (f"FAILED {outcome.case}, in the same way" for outcome in others)
     counts = count_statuses(run.outcomes)
     summary = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    yield f"\n{run.name}: {summary} of {_number(len(run.outcomes))} in {duration(run.seconds)}"
+    yield f"\n{run.name}: {summary} of {counted(len(run.outcomes), 'case')} in {duration(run.seconds)}"
 
 
 def difference_lines(runs: Sequence[Run]) -> Iterator[str]:
     """The cases in which subjects differ, feature by feature."""
     by_feature = differences(runs)
     total = sum(map(len, by_feature.values()))
-    yield f"\n{', '.join(run.name for run in runs)} differ in {_number(total)}{':' if total else '.'}"
+    yield f"\n{', '.join(run.name for run in runs)} differ in {counted(total, 'case')}{':' if total else '.'}"
     for feature, cases in by_feature.items():
         yield f"{feature} ({len(cases)})"
         for case, by_status in islice(cases.items(), _MOST_NAMES):
@@ -78,7 +78,3 @@ def difference_lines(runs: Sequence[Run]) -> Iterator[str]:
 
 def _of(run: Run, status: str) -> list[Outcome]:
     return [outcome for outcome in run.outcomes if outcome.status == status]
-
-
-def _number(count: int) -> str:
-    return counted(count, "case")

@@ -114,9 +114,9 @@ class SemiringAlgebra(Algebra):
         if kind(dtype) == "c":
             why = "complex numbers have no order"
         elif kind(dtype) == "O":
-            why = "it computes in floating-point numbers alone"
+            why = "it needs floating-point numbers"
         else:
-            why = f"{dtype} holds no infinity, which stands for what is impossible, and its sums wrap around"
+            why = f"{dtype} has no infinity, and its sums wrap"
         raise BackendError(f"the semiring {self.name!r} does not compute in {dtype}, as {why}; pass dtype='float64'")
 
     def traits(self, adapter: Adapter, device: str) -> Traits:

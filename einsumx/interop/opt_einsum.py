@@ -225,7 +225,7 @@ class _Compiled:
         if any(len(step) > 2 for step in self._path):
             return "its path contracts three or more operands in one step"
         if any(map(_needs_gradient, self.constants)):
-            return "a constant asks for a gradient"
+            return "a constant requires a gradient"
         return "all its operands are constants" if len(self._constants) == self._count else ""
 
     def _expression(self, *shapes: Any) -> Expression:

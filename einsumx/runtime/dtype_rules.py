@@ -47,9 +47,9 @@ def _not_a_dtype(adapter: Adapter, dtype: Any, keyword: str) -> str:
     """The message for a value of ``dtype=`` or ``accumulate=`` that is not one of the framework's dtypes."""
     name = name_of_dtype(dtype)
     if kind(name) != "O":
-        return f"{keyword}={shown(dtype)} is another framework's; for {adapter.name}, name it: {keyword}={name!r}"
+        return f"{keyword}={shown(dtype)} is a dtype of another framework; pass its name: {keyword}={name!r}"
     example = f"{keyword}='float32'"
-    return f"{keyword}={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as {example}"
+    return f"{keyword}={shown(dtype)} is not a dtype of {adapter.name}; pass one, such as {example}"
 
 
 def promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import MISSING, asdict, astuple, dataclass, field, fields, make
 from typing import Annotated, Any, get_type_hints
 
 from einsumx.adapters.registry import get_backend
-from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, excerpt, shown
+from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, counted, excerpt, shown
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction, Place
@@ -149,7 +149,10 @@ def _planned_again(plan: Any, algebra: Algebra) -> Program:
     as_dtypes([plan.dtype, plan.accumulate or plan.dtype], 2)
     for number, operand in enumerate(operands):
         if operand.strides is not None and len(operand.strides) != len(operand.shape):
-            raise SizeError(f"operand {number} has {len(operand.shape)} axes and {len(operand.strides)} strides")
+            raise SizeError(
+                f"operand {number} has {counted(len(operand.shape), 'axis', 'axes')} and "
+                f"{counted(len(operand.strides), 'stride')}"
+            )
     sized = sized_equation(written, [operand.shape for operand in operands])
     if sized.text != plan.equation:
         raise EinsumxError(f"{excerpt(plan.named or plan.equation)} is not the equation {excerpt(sized.text)}")

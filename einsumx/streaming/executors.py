@@ -139,7 +139,7 @@ class _LocalScheduler(_RemoteScheduler):
         if isinstance(error, BrokenExecutor) and self._submitted_to[piece.number] is self.executor:
             if self.executor is self._original:
                 warn(
-                    "a worker of executor= died, and the executor takes no more work; the contraction goes on in a "
+                    "a worker of executor= died, and the executor takes no more work; the contraction continues in a "
                     "new executor of the same kind"
                 )
             self._shut_down_replacement()

@@ -355,7 +355,7 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
         log_blocks(limited.program)
         while (error := _out_of_memory(limited, ledger, progress)) is not None:
             limited = _with_less(limited, ledger, error)
-            log.info("blocks: memory ran out (%s), a smaller plan goes on", type(error).__name__)
+            log.info("blocks: memory ran out (%s); continuing with a smaller plan", type(error).__name__)
             log_blocks(limited.program)
         if journal is not None:
             limited.target.sync()
@@ -389,7 +389,7 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
         log.info("blocks: %d of %d are done already", recorded - len(differing), limited.program.blocks)
     if not differing:
         return
-    why = "out= was made anew or changed since"
+    why = "out= was replaced or changed since then"
     if journal.was != name:
         here, before = excerpt(name) or "an array without a name", excerpt(journal.was) or "another"
         why = f"out= is {here}, and they were written to {before}"
@@ -449,9 +449,9 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
 def _with_progress(error: BlockError, limited: Limited, missing: int) -> BlockError:
     """The error of a block, with what was done before and how to go on."""
     blocks = limited.program.blocks
-    how = "with out= on disk and resume=, a later call goes on from there"
+    how = "with out= on disk and resume=, a later call continues from there"
     if limited.resume is not None:
-        how = f"the same call with resume={shown(os.fspath(limited.resume))} goes on from there"
+        how = f"the same call with resume={shown(os.fspath(limited.resume))} continues from there"
     return BlockError(f"{error}\n  blocks done: {blocks - missing} of {blocks}; {how}")
 
 
@@ -469,14 +469,14 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         if limit == refused or limited.within is None:
             text = excerpt(program.equation)
             raise MemoryLimitError(
-                f"{ran_out}, and this contraction cannot be computed in less; free memory, or pass an out= in a file\n "
-                f" {text}"
+                f"{ran_out}, and this contraction cannot be computed in less; free memory, or pass an out= in a "
+                f"file\n  {text}"
             ) from error
         try:
             less = limited.within(limit)
         except MemoryLimitError:
             refused, limit = limit, before
-    warn(f"{ran_out}; the contraction goes on under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}")
+    warn(f"{ran_out}; the contraction continues under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}")
     if not (ledger or limited.target.is_changed):
         return less
     limited.target.cut_anew()
