@@ -265,5 +265,5 @@ def test_jax_has_nothing_to_write_to_and_no_number_in_a_trace(jax):
     bias, lhs, rhs = (jax.numpy.asarray(array, "float32") for array in (c, a, b))
     with pytest.raises(BackendError, match="omit out="):
         addeinsum(bias, EQUATION, lhs, rhs, out=bias)
-    with pytest.raises(BackendError, match=r"alpha= is a number, and this .* has no value yet"):
+    with pytest.raises(BackendError, match=r"alpha= must be a number, and this .* has no value yet"):
         jax.jit(lambda x, alpha: addeinsum(x, "i->i", x, alpha=alpha))(lhs[0], 2.0)

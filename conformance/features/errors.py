@@ -287,7 +287,7 @@ def cases() -> Iterator[Case]:
     added = partial(_foreign_operand_is_refused, 0)
     yield foreign(added, "i->i", pair, function="addeinsum", says="two frameworks", about=about)
     yield foreign(_foreign_out_is_refused, "i,i->i", vectors[:2], says="out=", about="out=of another framework")
-    says, about = "backend='.*' was asked for", "backend=another framework"
+    says, about = "backend='.*' was passed", "backend=another framework"
     yield foreign(_foreign_backend_is_refused, "i->i", vectors[:1], says=says, about=about, only_einsumx=True)
 
 
