@@ -148,7 +148,7 @@ def _floats(spec: ArraySpec, numbers: Numbers) -> Any:
         case "half":
             return numbers.uniform(0.4, 0.6, shape)
         case "positive" | "inf" | "-inf" | "nan":
-            array = numbers.uniform(0.1, 1, shape)
+            array = np.asarray(numbers.uniform(0.1, 1, shape))
             if spec.fill != "positive" and array.size:
                 array[tuple(size // 2 for size in shape)] = float(spec.fill)
             return array
