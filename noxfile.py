@@ -2,7 +2,7 @@
 
 ``nox`` runs what a change needs first: the tests on current frameworks, and lint. ``nox -s all`` runs all other checks
 that need no GPU, with a selection of the conformance suite's cases on every library. ``nox -s full`` runs every case.
-Timings have a session of their own: ``nox -s bench``.
+Timings have sessions of their own: ``nox -s bench`` and ``nox -s speed``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -93,6 +94,18 @@ GPUS = {
 }
 """The frameworks of ``gpu``, and what to install for them."""
 
+GPU_NEEDS = (
+    "hypothesis",
+    "markdown-it-py",
+    "mdurl",
+    "opt_einsum",
+    "pygments",
+    "rich",
+    "sortedcontainers",
+    "threadpoolctl",
+)
+"""What ``gpu-quick`` needs beside a framework and NumPy. None of these packages is for one machine or Python alone."""
+
 CURRENT = (
     *(TORCH, "jax==0.10.*", "array-api-compat", "array-api-strict"),
     *("dask[array]", "loky", "h5py", "zarr", "tqdm", "numba"),
@@ -108,6 +121,9 @@ assert einsumx.einsum("ij,j->i", examplelib.asarray([[1, 2], [3, 4]]), [5, 6]).t
 
 PEERS = ("numpy:einsum", "torch:einsum", "jax.numpy:einsum", "opt_einsum:contract", "cotengra:einsum")
 """Other libraries' einsum functions that the conformance suite judges, on arrays of their own framework or of NumPy."""
+
+TIMED = (TORCH, "jax==0.10.*", "cotengra", "einsumt", "pytblis", "etops", "sesum")
+"""The libraries that are timed beside einsumx, all but MXNet."""
 
 MXNET_TESTS = (
     "tests/test_mxnet_load.py",
@@ -438,8 +454,10 @@ def docs(session: nox.Session) -> None:
 def package(session: nox.Session) -> None:
     """The sdist, and the wheel built from it: they have every file, and the wheel works beside the unpacked sdist."""
     dist = project() / "dist"
-    session.install("build")
+    session.install("build", "twine", "cffconvert==2.*")
     session.run("python", "-m", "build", "--outdir", str(dist), str(project()), silent=True)
+    session.run("twine", "check", "--strict", *map(str, dist.iterdir()))
+    session.run("cffconvert", "--validate", "--infile", "CITATION.cff")
     (built,) = dist.glob("*.whl")
     session.install(f"{built}[conformance]", *TESTING)
     session.run("pytest", "-m", "package", "tests/test_packaging.py", env={"EINSUMX_DIST": str(dist)})
@@ -458,6 +476,9 @@ def package(session: nox.Session) -> None:
         session.install(str(project() / "tests" / "example_library"), "./einsumx-examplelib")
         session.run("python", "-c", EXAMPLE)
         session.run("python", "-m", "einsumx.conformance", "--backend", "examplelib")
+    session.install(str(project() / "conformance" / "kit"))
+    with session.chdir(elsewhere):
+        session.run("pytest", "-c", os.devnull, "--einsum", "numpy:einsum", "-k", "broadcasting/")
 
 
 @nox.session(default=False)
@@ -466,13 +487,36 @@ def gpu(session: nox.Session, library: str) -> None:
     """All that one person with a GPU can find out in half an hour; rewrites docs/gpu.md: ``nox -s gpu``.
 
     Other packages can be named, as for CUDA 13: ``nox -s "gpu(cupy)" -- cupy-cuda13x``. With ``--fake``, the same steps
-    run without a GPU.
+    run without a GPU, and change a copy of the page.
     """
     packages = [each for each in session.posargs if each != "--fake"]
     fake = ["--fake"] * ("--fake" in session.posargs)
     wanted = packages or ([] if fake and library == "cupy" else GPUS[library])
     install(session, *TESTING, "cotengra", *wanted)
-    session.run("python", "benchmarks/gpu.py", "--backend", library, *fake, "docs/gpu.md")
+    session.run("python", "benchmarks/gpu.py", "--backend", library, *fake, page_on_gpus(session))
+
+
+@nox.session(name="gpu-quick", venv_backend="none", default=False)
+def gpu_quick(session: nox.Session) -> None:
+    """What to know first about a GPU, in eight minutes, with this Python's frameworks; rewrites docs/gpu.md.
+
+    ``nox -s gpu-quick -- --pack`` only makes the folder build/gpu, for a machine without a network: there,
+    ``PYTHONPATH=build/gpu python benchmarks/gpu.py --quick docs/gpu.md`` does the rest. With ``--fake``, the same steps
+    run without a GPU.
+    """
+    packed = Path("build", "gpu").resolve()
+    shutil.rmtree(packed, ignore_errors=True)
+    for_any = ("--no-deps", "--only-binary=:all:", "--platform=any", f"--target={packed}")
+    session.run(sys.executable, "-m", "pip", "install", "--quiet", *for_any, str(wheel(session)), *GPU_NEEDS)
+    if "--pack" not in session.posargs:
+        arguments = ("--quick", *session.posargs, page_on_gpus(session))
+        session.run(sys.executable, "benchmarks/gpu.py", *arguments, env={"PYTHONPATH": str(packed)})
+
+
+def page_on_gpus(session: nox.Session) -> str:
+    """docs/gpu.md, or a copy of it if there is no GPU."""
+    page = "docs/gpu.md"
+    return str(shutil.copy(page, session.create_tmp())) if "--fake" in session.posargs else page
 
 
 def judge(session: nox.Session, *subjects: str) -> None:
@@ -542,8 +586,29 @@ def mutants(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Times beside the peers', on an idle machine: ``nox -s bench -- --backend numpy --json numpy.json``."""
-    install(session, TORCH, "jax==0.10.*", "cotengra", "einsumt", "pytblis", "etops", "sesum")
+    install(session, *TIMED)
     session.run("python", "benchmarks/run.py", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def speed_mxnet(session: nox.Session) -> None:
+    """A part of `speed`: MXNet."""
+    install(session, "numpy==1.23.5", "mxnet==1.9.1")
+    times = ("--backend", "mxnet", "--json", str(times_of_mxnet(session)))
+    session.run("python", "benchmarks/speed.py", *times, *session.posargs)
+
+
+@nox.session(python="3.11", default=False, requires=["speed_mxnet"])
+def speed(session: nox.Session) -> None:
+    """Measures, and writes, what the README and docs/benchmarks.md say of speed, on an idle machine."""
+    install(session, *TIMED)
+    times = ("--merge", str(times_of_mxnet(session)), "--write")
+    session.run("python", "benchmarks/speed.py", *times, *session.posargs)
+
+
+def times_of_mxnet(session: nox.Session) -> Path:
+    """The file with what `speed_mxnet` measured."""
+    return Path(session.cache_dir) / "speed-mxnet.json"
 
 
 @nox.session(python="3.11", default=False)

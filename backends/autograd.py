@@ -54,8 +54,10 @@ class AutogradAdapter(Adapter):
     semirings = cached_property(AutogradSemirings)
     missing = MappingProxyType(
         {
-            "blocks": "every intermediate is kept for the gradients; omit memory_limit=, or contract arrays of "
-            "NumPy where autograd differentiates nothing"
+            "blocks": (
+                "it keeps every intermediate for the gradients; omit memory_limit=, or contract NumPy arrays outside "
+                "of a gradient"
+            )
         }
     )
 

@@ -26,7 +26,7 @@ def einsum(request: Request) -> Any:
     """
     if request.algebra.has_exponents:
         raise BackendError(
-            "einsum_frexp is not for lazy arrays of autoray, which are one result each; compute them first"
+            "einsum_frexp has two results, and a lazy array of autoray is one; compute the operands first"
         )
     if request.out is not None:
         raise BackendError("out= is not for lazy arrays of autoray, which are computed later; omit it")
@@ -43,8 +43,8 @@ def einsum(request: Request) -> Any:
     names = list(dict.fromkeys(name for name in backends if name not in (None, "builtins")))
     if len(names) > 1:
         raise BackendError(
-            f"the operands belong to two frameworks, {names[0]} and {names[1]}, of which lazy arrays of autoray are "
-            "going to be computed; convert one of them first"
+            f"the operands belong to two frameworks, {names[0]} and {names[1]}, and some are lazy arrays of autoray; "
+            "convert one of them first"
         )
     text = request.written
     if not isinstance(text, str):

@@ -29,8 +29,10 @@ class CubedAdapter(NamedLibrary):
     blocks = exponents = None
     missing = MappingProxyType(
         {
-            "blocks": "its arrays are lazy, and it bounds the memory of a task itself; omit memory_limit=, and "
-            "make the arrays with spec=cubed.Spec(allowed_mem=...)",
+            "blocks": (
+                "its arrays are lazy, and cubed limits the memory of each task itself; omit memory_limit=, and make "
+                "the arrays with spec=cubed.Spec(allowed_mem=...)"
+            ),
             "exponents": "its arrays are lazy, and einsum_frexp would compute each intermediate to find its largest "
             "element; call compute() on the operands",
         }

@@ -13,7 +13,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, Exponents, OutAccess
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
-from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, wrong_type_error
 from einsumx.adapters.staging import Event, Ring, copy_stream
 from einsumx.backends.numpy.adapter import NumpyAdapter
 from einsumx.backends.numpy.parts import NumpyArithmetic, NumpyBlocks, NumpyNames, NumpyOrders, NumpyOut
@@ -156,7 +156,7 @@ class CupyOut(NumpyOut):
 
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
-            raise BackendError("out= is a broadcast array: several of its elements share one place in memory")
+            raise BackendError("out= is a broadcast array, whose elements share memory; pass out.copy()")
 
     def kernel_into(
         self, op: Op, shapes: Sequence[tuple[int, ...]], dtype: str, out: Signature
@@ -256,7 +256,7 @@ class CupyAdapter(NumpyAdapter):
     def dtype_name(self, dtype: Any) -> str:
         name = super().dtype_name(dtype)
         if name not in _DTYPES:
-            raise BackendError(f"{self.name}: einsum has no kernels for dtype {name}")
+            raise dtype_error(self.name, name)
         return name
 
     def mode(self, array: Array) -> AbstractContextManager[Any]:

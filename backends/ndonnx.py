@@ -35,8 +35,10 @@ class NdonnxAdapter(NamedLibrary):
     blocks = None
     missing = MappingProxyType(
         {
-            "blocks": "it keeps every block of a contraction in its graph, so that no memory_limit= can be kept; omit "
-            "it, or contract NumPy arrays: x.unwrap_numpy()"
+            "blocks": (
+                "its graph keeps every block, so memory_limit= would not bound memory; omit it, or contract NumPy "
+                "arrays: x.unwrap_numpy()"
+            )
         }
     )
     cpu = replace(
@@ -68,7 +70,9 @@ class NdonnxAdapter(NamedLibrary):
         try:
             return array.unwrap_numpy()
         except ValueError as error:
-            raise BackendError(f"an array of ndonnx has no values while a graph is recorded: {error}") from error
+            raise BackendError(
+                f"ndonnx has no values while it records a graph; build the graph and run it ({error})"
+            ) from error
 
     def has_values(self, array: Array) -> bool:
         try:
@@ -161,7 +165,10 @@ class _PublicNdonnx(NdonnxAdapter):
 
     def sum(self, array: Array, axes: tuple[int, ...]) -> Array:
         if array.dtype.name in INTEGERS:
-            raise BackendError("ndonnx's own sum of integers does not wrap, so no code of its functions is this plan")
+            raise BackendError(
+                "ndonnx's own sum of integers does not wrap, so code of its functions would not compute this plan; "
+                "run the plan itself"
+            )
         return ArrayApiAdapter.sum(self, array, axes)
 
 

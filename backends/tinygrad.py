@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
-from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, wrong_type_error
 from einsumx.adapters.replacement import Function, Name, own
 from einsumx.dtypes import kind, wrapped
-from einsumx.errors import REFUSALS, BackendError, excerpt, shown
+from einsumx.errors import REFUSALS, BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.operand import Operand
@@ -101,9 +101,9 @@ class TinygradOut(OutAccess):
 
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         if out.device is None:
-            raise BackendError("out= is a constant, which has no memory; out.clone() has")
+            raise BackendError("out= is a constant, which has no memory; pass out.clone()")
         if _is_expanded(out.uop):
-            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+            raise BackendError("out= is an expanded tensor, whose elements share memory; pass out.clone()")
 
     def write(self, out: Array, result: Array) -> None:
         out.assign(result.cast(out.dtype))
@@ -210,7 +210,7 @@ class TinygradAdapter(Adapter):
         try:
             return self._names[self._strong(dtype)]
         except (KeyError, TypeError):
-            raise BackendError(f"tinygrad: einsum computes in no dtype {excerpt(str(dtype))}") from None
+            raise dtype_error(self.name, dtype) from None
 
     def _strong(self, dtype: Any) -> Any:
         """The dtype in which tinygrad stores one of its weak dtypes, those of Python's numbers; others as they are."""
@@ -219,7 +219,7 @@ class TinygradAdapter(Adapter):
 
     def dtype(self, name: str) -> Any:
         if name not in _DTYPES:
-            raise BackendError(f"tinygrad: einsum computes in no dtype {shown(name)}")
+            raise dtype_error(self.name, name)
         return getattr(self.xp.dtypes, name)
 
     def promote(self, dtypes: Sequence[str]) -> str:
@@ -247,7 +247,7 @@ class TinygradAdapter(Adapter):
                 return self._tensor([value], device=device, dtype=target).reshape(())
             return self._tensor(value, device=device, dtype=target)
         except RuntimeError as error:
-            raise BackendError(f"tinygrad makes no tensor of {shown(value)}: {error}") from error
+            raise BackendError(f"tinygrad cannot make a tensor of {shown(value)}: {error}") from error
 
     # -- primitives -------------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class TinygradAdapter(Adapter):
         numpy = import_module("numpy")
         array = numpy.array(array, order="C")  # tinygrad reads the memory of a NumPy array later
         if array.dtype.name not in _DTYPES:
-            raise BackendError(f"tinygrad: einsum computes in no dtype {excerpt(array.dtype.name)}")
+            raise dtype_error(self.name, array.dtype.name)
         if not array.size:
             return self._tensor.empty(array.shape, dtype=self.dtype(array.dtype.name), device=device or None)
         return self._tensor(array.reshape(array.shape or 1), device=device or None).reshape(array.shape)

@@ -9,6 +9,7 @@ from typing import Any
 
 from summary import Row, Table
 
+from einsumx.errors import counted
 from einsumx.ir.text import duration
 
 TITLES = {
@@ -24,6 +25,14 @@ def call_tables(run: dict[str, Any]) -> Iterator[Table]:
         rows = list(members)
         title = TITLES[group].format(framework)
         yield _forms(title, rows) if group == "forms" else _medians(title, rows)
+
+
+def page_part(run: dict[str, Any]) -> str:
+    """The date, the machine, the versions and the tables, for the documentation."""
+    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    settings = "".join(f", {name}={value}" for name, value in run["environment"].items())
+    about = f"{run['date'][:10]}, {run['machine']}, {counted(run['cores'], 'core')}{settings}: {versions}."
+    return "\n\n".join([about, *(table.markdown() for table in call_tables(run))])
 
 
 def _medians(title: str, rows: Sequence[Row]) -> Table:

@@ -26,10 +26,11 @@ from warnings import filterwarnings
 
 import numpy as np
 from call_cases import FORMS, GROWING, NETWORKS, PAIRS, Case, drawn, growing
-from call_tables import call_tables
+from call_tables import call_tables, page_part
 from contenders import FRAMEWORKS, Framework, Function
 from measure import SLICE, timed, why_skipped, wrong
 from names import EINSUMX
+from results import with_part
 from show import about, console, print_tables
 from summary import Row
 
@@ -44,6 +45,7 @@ LOOP_LIMIT = 1e7
 """A contender that needs more multiply-adds in a loop over all labels takes no part."""
 
 BACKENDS = ("numpy", "torch", "mxnet")
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "calls.md"
 LEFT_OUT = "einsumt"  # np.einsum in several threads, which small calls do not need
 TAKE_PATHS = (EINSUMX, "np.einsum(optimize)", "opt_einsum", "cotengra")
 EXPRESSIONS = {EINSUMX: "expression", "opt_einsum": "contract_expression", "cotengra": "einsum_expression"}
@@ -267,6 +269,7 @@ def main() -> None:
     add("--seed", type=int, default=0, help="seed of the random contractions in the group first")
     add("--quick", dest="scale", action="store_const", const=QUICK, default=FULL, help="less than a minute a group")
     add("--json", type=Path, metavar="FILE", help="write all results to this file")
+    add("--write", action="store_true", help="write the tables into docs/benchmarks/calls.md")
     options = parser.parse_args()
     scale = replace(options.scale, seed=options.seed)
     installed = einsumx.backends()
@@ -285,6 +288,8 @@ def main() -> None:
         console.print(f"WARNING: the machine was busy: {reason}", style="bold yellow")
     if options.json:
         options.json.write_text(json.dumps(run) + "\n", encoding="utf-8")
+    if options.write:
+        PAGE.write_text(with_part(PAGE.read_text(encoding="utf-8"), "calls", page_part(run)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class Framework:
         name: the framework, and whether its functions are compiled.
         backend: einsumx's name for it.
         peers: by name, the module, the function in it, and keywords.
-        engines: peers with loops of their own, in the same form; only ``run.py`` times them.
+        engines: peers with loops of their own, in the same form; ``calls.py`` leaves them out.
         tuned: whether einsumx is also timed with the effort to measure.
         spins: whether the framework's threads spin after a product, so that calls are also timed after one.
         jitted: whether the framework compiles every function.
@@ -136,7 +136,7 @@ class Framework:
             function = GRADIENTS[self.backend](function)
         call = partial(function, problem.equation, *arrays)
         if self.jitted:
-            call = partial(import_module("jax").jit(partial(function, problem.equation)), *arrays)
+            call = partial(_compiled(self.backend, partial(function, problem.equation)), *arrays)
         if not self.waits:
             return call
         wait = self.adapter.synchronize
@@ -153,6 +153,15 @@ class Framework:
         """The results of a call as NumPy arrays."""
         results = result if isinstance(result, list | tuple) else [result]
         return [self.adapter.to_numpy(array) for array in results]
+
+
+def _compiled(backend: str, function: Function) -> Function:
+    """The function as JAX or PyTorch compiles it."""
+    if backend == "torch":  # counts every such function as one that it compiled again
+        import_module("torch._dynamo.config").recompile_limit = 1000
+    jit = import_module("jax").jit if backend == "jax" else partial(import_module("torch").compile, fullgraph=True)
+    compiled: Function = jit(function)
+    return compiled
 
 
 def _installed(peers: Peers) -> dict[str, Function]:
@@ -226,11 +235,16 @@ FRAMEWORKS = (
     ),
 )
 
+OWN_EINSUM: Peers = {"torch.einsum": ("torch", "einsum", {})}
+"""PyTorch's own einsum, the one peer in functions that PyTorch compiles."""
+
+_NVMATH: Peers = {"cuTENSOR by nvmath": ("nvmath.tensor", "binary_contraction", {})}
+
 GPUS = {
     "cupy": Framework(
         "CuPy",
         "cupy",
-        {"cp.einsum": ("cupy", "einsum", {}), "cuTENSOR": ("cutensor", "einsum", {}), **_PAIRWISE},
+        {"cp.einsum": ("cupy", "einsum", {}), "cuTENSOR": ("cutensor", "einsum", {}), **_NVMATH, **_PAIRWISE},
         waits=True,
         strided=True,
         device="cuda:0",
@@ -238,7 +252,7 @@ GPUS = {
     "torch": Framework(
         "PyTorch",
         "torch",
-        {"torch.einsum": ("torch", "einsum", {}), **_PAIRWISE},
+        {**OWN_EINSUM, **_NVMATH, **_PAIRWISE},
         waits=True,
         strided=True,
         device="cuda:0",

@@ -1,51 +1,65 @@
-"""Everything that a GPU has to show, for one framework, as a section of a page: ``nox -s gpu``.
+"""What einsumx does on a GPU, as a section of a page for each framework: ``nox -s gpu`` and ``nox -s gpu-quick``.
 
-``python benchmarks/gpu.py --backend cupy docs/gpu.md`` replaces the section on CuPy. With ``--fake``, the same steps
-run where there is no GPU, CuPy on the fake in tests/standin and the others on the CPU, with fewer cases and on tiny
-problems: that shows that the steps work, and the section says so. Every step that fails is a fault on the page.
+``python benchmarks/gpu.py --backend cupy docs/gpu.md`` replaces the section on CuPy. ``--quick`` ends within eight
+minutes, with fewer cases and problems. ``--fake`` is as quick, and needs no GPU: CuPy is the fake in tests/standin, the
+others run on the CPU, and the problems are tiny. The section says so. Each step is a process of its own, which is
+ended after its share of the time: the page then has what the step found so far. A step that fails is a fault on the
+page.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import numpy as np
-from contenders import GPUS, Framework
+from contenders import GPUS, OWN_EINSUM, Framework
 from measure import Row, measure, prepare
+from names import EINSUMX, best_peer
 from problems import Problem, all_problems
 from show import about, console
 from summary import Table, geometric_mean
 
 import einsumx
 from einsumx.adapters.facets import blocks_of
+from einsumx.conformance.case import Outcome
 from einsumx.conformance.frameworks import framework_of
-from einsumx.conformance.report.results import count_statuses, read_runs
+from einsumx.conformance.report.results import count_statuses
+from einsumx.conformance.subject import backend_subject
+from einsumx.conformance.suite import cases, run
 from einsumx.ir.text import duration, quantity
 
 ROOT = Path(__file__).parent.parent
 STANDIN = ROOT / "tests" / "standin"
 
-LEVELS = {"jax": "quick"}
-"""Where not all cases are judged: XLA would compile their calls for hours."""
+QUICK_SECONDS = 420.0
+"""Seconds of all steps together, if that is to be quick."""
 
-FAKE_CASES = "forms/*"
-"""The cases that are judged where there is no GPU."""
+LONGEST = 900.0
+"""Seconds of a step otherwise."""
 
 EVERYDAY, PER_GROUP = ("mlp", "pairs", "networks", "layouts", "dtypes"), 4
 """Groups of which some problems, evenly spaced, are timed beside all of attention."""
 
+QUICK_PROBLEMS, COMPILED = 30, 5
+"""How many of these are timed if that is to be quick, and how many in compiled functions."""
+
 TINY = 6
-"""How many problems are timed where there is no GPU."""
+"""The largest size of a label where there is no GPU."""
 
 TESTS = ("tests/test_limit_gpu.py", "tests/test_torch_gpu.py")
 """The files with tests that need a GPU."""
@@ -56,13 +70,13 @@ COLUMNS, ROWS_OF_BLOCK = 1 << 12, 7
 LIMIT = 1 << 32
 """Bytes of the card that the contraction with that matrix may use, if a card has twice as many."""
 
-CARD = 1 << 25
-"""Bytes that count as the memory of a card on the CPU."""
+CARD = 1 << 23
+"""Bytes that count as the memory of a card where there is no GPU."""
+
+COMPILED_LONG = ("compile", "large rank")
+"""Features whose cases are judged last, because compilers may take a minute for one."""
 
 MOST_FAULTS = 30
-
-LONGEST = 900.0
-"""Seconds of a step in a process of its own."""
 
 
 @dataclass
@@ -72,74 +86,112 @@ class Report:
     Attributes:
         framework: whose arrays are computed with.
         is_fake: whether there is no GPU.
+        is_quick: whether a part of the cases and problems is enough.
+        ran_on: the device, in words.
         parts: texts in Markdown.
         faults: a sentence on each.
     """
 
     framework: Framework
     is_fake: bool
+    is_quick: bool
+    ran_on: str = "nothing"
     parts: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
-    @property
-    def ran_on(self) -> str:
-        """The device, in words."""
-        backend = self.framework.backend
-        if self.is_fake:
-            return "the fake of CuPy in tests/standin, not on a GPU" if backend == "cupy" else "the CPU, not on a GPU"
-        adapter, device = self.framework.adapter, self.framework.device
-        try:
-            adapter.synchronize(adapter.from_numpy(np.zeros(1, "float32"), device))
-            return adapter.device_model(device) or f"a device without a name, {device}"
-        except Exception as error:  # noqa: BLE001  the page says so
-            return f"nothing, as there is no {device}: {type(error).__name__}: {error}".splitlines()[0]
+    def step(self, title: str, step: Step, seconds: float) -> None:
+        """Run a step in a process, for at most so many seconds, and add its last text.
 
-    def step(self, title: str, run: Callable[[Report], str]) -> None:
-        """Add what a step writes, or its error as a fault."""
+        The device, the texts and the faults of the section are those that the process sent before it ended.
+        """
         console.print(f"{self.framework.name}: {title}")
         start = perf_counter()
-        try:
-            text = run(self)
-        except Exception as error:  # noqa: BLE001  any error of a framework is a result to report
-            text = f"raised {type(error).__name__}"
-            self.faults.append(f"{title}: {type(error).__name__}: {error}".splitlines()[0])
-        self.parts.append(f"**{title}**, in {duration(perf_counter() - start)}: {text}")
+        spawn = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
+        receiving, sending = spawn.Pipe(duplex=False)
+        process = spawn.Process(target=_send, args=(title, step, self, sending))
+        process.start()
+        sending.close()
+        text, is_late = "nothing.", False
+        with suppress(EOFError):  # the process has ended
+            while not is_late:
+                if receiving.poll(max(0.0, start + seconds - perf_counter())):
+                    self.ran_on, text, self.faults = receiving.recv()
+                else:
+                    is_late = True
+                    process.kill()
+        process.join()
+        took = duration(perf_counter() - start)
+        if is_late:
+            text += f"\n\nStopped after {took}: what is missing was not done."
+        elif process.exitcode:
+            self.faults.append(f"{title}: the process ended with status {process.exitcode}")
+        self.parts.append(f"**{title}**, in {took}: {text}")
 
     def markdown(self) -> str:
         """The section."""
-        run = about()
-        versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+        facts = about()
+        versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+        run_at = f"{facts['date'][:10]}; {facts['machine']}; {versions}"
         faults = [f"- {fault}" for fault in self.faults[:MOST_FAULTS]] or ["None."]
         if len(self.faults) > MOST_FAULTS:
             faults.append(f"- and {len(self.faults) - MOST_FAULTS} more")
-        head = f"## {self.framework.name}\n\nRan on {self.ran_on}. {run['date'][:10]}; {run['machine']}; {versions}."
+        head = f"## {self.framework.name}\n\nRan on {self.ran_on}. {run_at}."
         return "\n\n".join([head, *self.parts, "**Faults**", "\n".join(faults)])
+
+
+Step: TypeAlias = Callable[[Report], Iterator[str]]
+"""Finds something out, and yields its text so far, which may be longer each time."""
+
+
+def _send(title: str, step: Step, report: Report, sending: Connection) -> None:
+    """In the process of a step: send the device, each text and all faults."""
+    report.ran_on, text = _device(report), "nothing."
+    sending.send((report.ran_on, text, []))
+    try:
+        for text in step(report):
+            sending.send((report.ran_on, text, report.faults))
+    except Exception as error:  # noqa: BLE001  any error of a framework is a result to report
+        report.faults.append(f"{title}: {type(error).__name__}: {error}".splitlines()[0])
+        sending.send((report.ran_on, f"raised {type(error).__name__} after {text}", report.faults))
+
+
+def _device(report: Report) -> str:
+    """The device, in words."""
+    adapter, device = report.framework.adapter, report.framework.device
+    if report.is_fake:
+        is_fake_cupy = report.framework.backend == "cupy"
+        return "the fake of CuPy in tests/standin, not on a GPU" if is_fake_cupy else "the CPU, not on a GPU"
+    try:
+        adapter.synchronize(adapter.from_numpy(np.zeros(1, "float32"), device))
+        return adapter.device_model(device) or f"a device without a name, {device}"
+    except Exception as error:  # noqa: BLE001  the page says so
+        return f"nothing, as there is no {device}: {type(error).__name__}: {error}".splitlines()[0]
 
 
 # -- steps ------------------------------------------------------------------------------------------------------
 
 
-def conformance(report: Report) -> str:
-    """The conformance suite, in a process of its own, on the last device, which is seldom the default."""
+def conformance(report: Report) -> Iterator[str]:
+    """The conformance suite, on the last device, which is seldom the default."""
     backend, device = report.framework.backend, report.framework.device
     if device:
         found = framework_of(backend).devices()
         device = [device, *(name for name in found if name.partition(":")[0] not in ("cpu", "meta"))][-1]
-    level = "quick" if report.is_fake else LEVELS.get(backend, "full")
-    selected = ("--case", FAKE_CASES) if report.is_fake else ()
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "run.json")
-        where = ("--device", device) if device else ()
-        arguments = ("--backend", backend, *where, "--level", level, *selected, "--quiet", "--json", str(path))
-        _python("-m", "einsumx.conformance", *arguments, fails=[1])
-        (run,) = read_runs(path)
-    counts = count_statuses(run.outcomes)
-    report.faults += [f"{each.case}: {each.message}" for each in run.outcomes if each.status == "fail"]
-    what = ", ".join(filter(None, (f"level {level}", *selected[1:], device)))
-    return f"{what}: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    # XLA would compile the cases of level full for hours.
+    selected = cases("quick" if report.is_quick or backend == "jax" else "full")
+    Random(0).shuffle(selected)  # what is not done in time belongs to no feature in particular
+    selected.sort(key=lambda case: case.feature in COMPILED_LONG)
+    subject = backend_subject(backend, device)
+    judged: list[Outcome] = []
+    for outcome in run(subject, selected, subject.deviations):
+        judged.append(outcome)
+        if outcome.status == "fail":
+            report.faults.append(f"{outcome.case}: {outcome.message}".splitlines()[0])
+        counts = ", ".join(f"{count} {status}" for status, count in count_statuses(judged).items())
+        yield f"{len(judged)} of {len(selected)} cases on {device or 'the CPU'}: {counts}."
 
 
-def checks(report: Report) -> str:
+def checks(report: Report) -> Iterator[str]:
     """The tests that need a GPU: memory limits, pinned buffers, streams, and two devices if there are two."""
     backend = report.framework.backend
     with TemporaryDirectory() as folder:
@@ -147,17 +199,18 @@ def checks(report: Report) -> str:
         selected = ("-m", "gpu", "-k", backend, *TESTS)
         if report.is_fake and backend != "cupy":  # there is no fake of their devices
             _python("-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *selected, fails=[5])
-            return "collected alone"
+            yield "collected alone."
+            return
         _python("-m", "pytest", "-q", "-p", "no:cacheprovider", "--junit-xml", str(path), *selected, fails=[1, 5])
-        cases = list(ElementTree.parse(path).iter("testcase"))
+        found = list(ElementTree.parse(path).iter("testcase"))
     skipped = 0
-    for case in cases:
+    for case in found:
         for outcome in case:
             message = outcome.get("message", "").splitlines()
             if outcome.tag in ("failure", "error"):
                 report.faults.append(f"{case.get('name')}: {message[0] if message else outcome.tag}")
             skipped += outcome.tag == "skipped"
-    return f"{len(cases)} tests, {skipped} skipped"
+    yield f"{len(found)} tests, {skipped} skipped."
 
 
 class Repeating:
@@ -205,44 +258,67 @@ class Checked:
         self.worst = max(self.worst, float(np.abs(block / expected - 1).max(initial=0)))
 
 
-def limit(report: Report) -> str:
-    """A contraction with an operand twice as large as the memory of the card."""
+def limit(report: Report) -> Iterator[str]:
+    """A contraction with an operand of twice the memory of the card, or of a few GB if that is to be quick."""
     adapter, device = report.framework.adapter, report.framework.device
-    card = blocks_of(adapter).free_bytes(device) if device else CARD
+    card = CARD if report.is_fake else blocks_of(adapter).free_bytes(device)
     if card is None:
         raise RuntimeError("the framework does not tell how much memory the device has")
+    if report.is_quick:
+        card = min(card, LIMIT)
     matrix = Repeating(2 * card // (4 * COLUMNS))
     factor = np.random.default_rng(0).uniform(0.5, 1, (COLUMNS, 64)).astype("float32")
     out = Checked(matrix.shape[0], factor)
     start = perf_counter()
-    within = einsumx.MemoryLimit(min(card // 2, LIMIT), device=device)
+    most = min(card // 2, LIMIT)
+    within = einsumx.MemoryLimit(most, device=device)
     einsumx.einsum("ij,jk->ik", matrix, factor, backend=report.framework.backend, memory_limit=within, out=out)
     seconds = perf_counter() - start
     if not out.is_written.all() or out.worst > 1e-3:
         raise AssertionError(f"wrong result: {out.is_written.mean():.1%} written, relative error {out.worst:.1e}")
     rate = quantity(matrix.nbytes / seconds, "B")
-    return f"{quantity(matrix.nbytes, 'B')} under a limit of {quantity(min(card // 2, LIMIT), 'B')}, {rate} a second"
+    sizes = f"an operand of {quantity(matrix.nbytes, 'B')} under a limit of {quantity(most, 'B')}"
+    yield f"{sizes}, {rate} a second."
 
 
-def times(report: Report) -> str:
+def times(report: Report) -> Iterator[str]:
     """Einsumx beside the framework's own einsum and the other contenders, on everyday problems."""
+    problems = _problems(report.framework)
+    return _timed(report, _evenly(problems, QUICK_PROBLEMS) if report.is_quick else problems)
+
+
+def compiled(report: Report) -> Iterator[str]:
+    """Einsumx beside the framework's own einsum, in functions that ``torch.compile`` compiles with inductor."""
+    compiling = replace(report.framework, peers=OWN_EINSUM, jitted=True)
+    return _timed(replace(report, framework=compiling), _evenly(_problems(compiling), COMPILED))
+
+
+def _timed(report: Report, problems: Sequence[Problem]) -> Iterator[str]:
     framework = report.framework
     framework.start()
-    problems = all_problems(count=0)["tiny"][:TINY] if report.is_fake else _problems(framework)
-    rows = [row for problem in problems if (row := measure(framework, prepare(problem), 0.2)) is not None]
-    for row in rows:
-        report.faults += [f"{row.problem}: {name}: {note}" for name, note in row.notes.items() if name == "einsumx"]
-    ratios = [row.ratio for row in rows if row.ratio is not None]
-    if not ratios:
-        raise RuntimeError("no contender has a time beside einsumx's")
-    table = Table(_title(report), *_cells(rows))
-    mean = f"Geometric mean of {len(ratios)}: {geometric_mean(ratios):.2f}."
-    return f"{len(rows)} problems\n\n{table.markdown()}\n\n{mean}"
+    rows: list[Row] = []
+    for done, problem in enumerate(map(_tiny, problems) if report.is_fake else problems, 1):
+        if row := measure(framework, prepare(problem), 0.2):
+            rows.append(row)
+            report.faults += [f"{problem}: {name}: {note}" for name, note in row.notes.items() if name == EINSUMX]
+        table = Table(_title(report), *_cells(rows))
+        yield f"{done} of {len(problems)} problems.\n\n{table.markdown()}\n\n{_means(rows)}"
+
+
+def _means(rows: Sequence[Row]) -> str:
+    """How many times as long the best peer takes, by the geometric mean."""
+    means = []
+    for what, pairs in {"first": [row.first for row in rows], "later": [row.seconds for row in rows]}.items():
+        ratios = [each[peer] / each[EINSUMX] for each in pairs if EINSUMX in each and (peer := best_peer(each))]
+        if ratios:
+            means.append(f"{geometric_mean(ratios):.2f} of {what} calls")
+    order = "einsumx comes first, so its first calls also load the framework's kernels"
+    return f"Geometric means of best peer / einsumx: {', '.join(means) or 'none'} ({order})."
 
 
 def _title(report: Report) -> str:
     note = "; times of a fake mean nothing" if report.is_fake else ""
-    return f"Least seconds of a call with its wait, on {report.ran_on}{note}"
+    return f"Seconds of the first call / the least of later calls, with their waits, on {report.ran_on}{note}"
 
 
 def _cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -250,7 +326,7 @@ def _cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
     cells = [
         (
             f"`{row.problem}`",
-            *(duration(row.seconds[name]) if name in row.seconds else row.notes.get(name, "")[:40] for name in names),
+            *(_both(row, name) for name in names),
             "" if row.ratio is None else f"{row.ratio:.2f}",
             quantity(row.copied, "B") if row.copied else "",
         )
@@ -259,11 +335,29 @@ def _cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
     return ("problem", *names, "best peer / einsumx", "copied by the plan"), cells
 
 
-def _problems(framework: Framework) -> Iterator[Problem]:
+def _both(row: Row, name: str) -> str:
+    """The times of a contender, or why it has none."""
+    if name in row.seconds:
+        return f"{duration(row.first[name])} / {duration(row.seconds[name])}"
+    return row.notes.get(name, "").replace("|", " ")[:40]
+
+
+def _problems(framework: Framework) -> list[Problem]:
     groups = all_problems(count=0)
-    for group in ("attention", *EVERYDAY):
-        problems = [problem for problem in groups[group] if framework.takes(problem)]
-        yield from problems if group == "attention" else problems[:: max(1, len(problems) // PER_GROUP)][:PER_GROUP]
+    problems = [problem for problem in groups["attention"] if framework.takes(problem)]
+    for group in EVERYDAY:
+        problems += _evenly([problem for problem in groups[group] if framework.takes(problem)], PER_GROUP)
+    return problems
+
+
+def _evenly(problems: Sequence[Problem], count: int) -> list[Problem]:
+    """At most so many of the problems, evenly spaced."""
+    count = min(count, len(problems))
+    return [problems[place * len(problems) // count] for place in range(count)]
+
+
+def _tiny(problem: Problem) -> Problem:
+    return replace(problem, shapes=tuple(tuple(min(size, TINY) for size in shape) for shape in problem.shapes))
 
 
 def _python(*arguments: str, fails: Sequence[int]) -> None:
@@ -274,7 +368,7 @@ def _python(*arguments: str, fails: Sequence[int]) -> None:
         subprocess.TimeoutExpired: it did not end.
     """
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST - 60)
     if done.returncode not in (0, *fails):
         lines = (done.stderr or done.stdout).strip().splitlines() or [""]
         raise RuntimeError(f"{' '.join(arguments[:2])} ended with status {done.returncode}: {lines[-1]}")
@@ -300,38 +394,61 @@ def with_section(page: str, name: str, section: str) -> str:
     return f"{before}{first}\n\n{section}\n\n{last}{after}"
 
 
-STEPS: dict[str, Callable[[Report], str]] = {
-    "Conformance": conformance,
-    "Tests for GPUs": checks,
-    "An operand twice the memory of the card": limit,
+STEPS: dict[str, Step] = {
+    "Memory limit": limit,
     "Times": times,
+    "Times of compiled functions": compiled,
+    "Tests for GPUs": checks,
+    "Conformance": conformance,
 }
 
+SHARES: dict[Step, int] = {limit: 1, times: 2, compiled: 2, checks: 1, conformance: 3}
+"""How the steps share the time, if that is to be quick."""
 
-def main(arguments: Sequence[str] | None = None) -> Report:
-    """Run the steps and write the section."""
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the steps of each framework, and write its section after each."""
     options = _options(arguments)
-    framework = GPUS[options.backend]
-    if options.fake and options.backend == "cupy":
-        sys.path.insert(0, str(STANDIN))
+    if options.fake:
+        sys.path.insert(1, str(STANDIN))  # after this folder, which also has a names.py
         os.environ["PYTHONPATH"] = os.pathsep.join([str(STANDIN), os.environ.get("PYTHONPATH", "")])
-    elif options.fake:
-        framework = replace(framework, device="")
+        os.environ["JAX_PLATFORMS"] = "cpu"
     # On recent GPUs, JAX rounds the factors of float32 products to 11 bits by default.
     os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
     page = options.page.read_text(encoding="utf-8")
-    report = Report(framework, options.fake)
-    with_section(page, options.backend, "")  # before minutes are spent
-    for title, step in STEPS.items():
-        report.step(title, step)
-    options.page.write_text(with_section(page, options.backend, report.markdown()), encoding="utf-8")
-    return report
+    steps = [(report, title) for report in _reports(options) for title in _titles(report, options.quick)]
+    shares = [SHARES[STEPS[title]] for _, title in steps]
+    end = perf_counter() + QUICK_SECONDS
+    for place, (report, title) in enumerate(steps):
+        seconds = (end - perf_counter()) * shares[place] / sum(shares[place:]) if report.is_quick else LONGEST
+        report.step(title, STEPS[title], seconds)
+        page = with_section(page, report.framework.backend, report.markdown())
+        options.page.write_text(page, encoding="utf-8")
+
+
+def _reports(options: Namespace) -> Iterator[Report]:
+    for name in options.backend or GPUS:
+        framework = GPUS[name]
+        if options.fake and name != "cupy":
+            framework = replace(framework, device="")
+        if find_spec(framework.adapter.module):
+            yield Report(framework, options.fake, options.quick or options.fake)
+        else:
+            console.print(f"{framework.name} is not installed, and its section stays as it is.")
+
+
+def _titles(report: Report, is_quick: bool) -> list[str]:
+    """The steps of a framework."""
+    left_out = [*([checks] if is_quick else []), *([] if report.framework.backend == "torch" else [compiled])]
+    return [title for title, step in STEPS.items() if step not in left_out]
 
 
 def _options(arguments: Sequence[str] | None) -> Namespace:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path, help="the page, such as docs/gpu.md")
-    parser.add_argument("--backend", required=True, choices=list(GPUS))
+    about = "a framework, once or more often (default: those that are installed)"
+    parser.add_argument("--backend", action="append", choices=list(GPUS), help=about)
+    parser.add_argument("--quick", action="store_true", help="end within eight minutes")
     parser.add_argument("--fake", action="store_true", help="run where there is no GPU, to see that the steps work")
     return parser.parse_args(arguments)
 

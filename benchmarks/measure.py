@@ -66,7 +66,8 @@ class Row:
     Attributes:
         framework: the name of the framework.
         problem: the problem.
-        seconds: the least time of a call for each contender with a right result, in its steady state.
+        first: the time of the first call for each contender with a right result.
+        seconds: the least time of a call for each of them, in its steady state.
         after_product: the same right after a product of NumPy, for contenders that were not far behind.
         spread: the median of the repeats over their minimum, for contenders that were not far behind.
         notes: for each other contender, why it has no time.
@@ -78,6 +79,7 @@ class Row:
 
     framework: str
     problem: Problem
+    first: dict[str, float]
     seconds: dict[str, float]
     after_product: dict[str, float]
     spread: dict[str, float]
@@ -162,6 +164,7 @@ def measure(framework: Framework, prepared: PreparedProblem, seconds: float) -> 
     return Row(
         framework.name,
         problem,
+        {name: field.first[name][0] for name in field.calls},
         {name: min(steady.get(name, field.first[name])) for name in field.calls},
         {name: min(samples) for name, samples in after_product.items()},
         {name: spread(samples) for name, samples in steady.items()},
@@ -203,7 +206,8 @@ def _enter(
     if not field.notes[name]:
         field.calls[name], field.first[name] = call, first
         # The first call planned and compiled.
-        while len(first) < 3 and sum(first) < (seconds / 4 if len(first) > 1 else 1.0):
+        least = 2 if framework.jitted else 1
+        while len(first) < least or (len(first) < 3 and sum(first) < (seconds / 4 if len(first) > 1 else 1.0)):
             first.append(timed(call, 1))
 
 

@@ -22,6 +22,7 @@ from summary import Table
 
 import einsumx
 from einsumx.adapters.typing import Array
+from einsumx.errors import counted
 from einsumx.ir.text import duration
 from einsumx.mxnet import load
 
@@ -102,7 +103,7 @@ def main() -> None:
         parser.error("no equation of these groups matches")
     about = data(rows)
     settings = "".join(f", {name}={value}" for name, value in about["environment"].items())
-    title = f"MXNet {mx.__version__} on {about['machine']}, {about['cores']} cores{settings}"
+    title = f"MXNet {mx.__version__} on {about['machine']}, {counted(about['cores'], 'core')}{settings}"
     columns = ("problem", "", NATIVE, "einsumx", "by hand", "native / einsumx", "by hand / einsumx")
     table = Table(title, columns, [_cells(row) for row in rows])
     if options.markdown:

@@ -26,6 +26,7 @@ from show import console
 from summary import geometric_mean
 
 import einsumx
+from einsumx.errors import counted
 from einsumx.ir.cost import program_seconds
 from einsumx.ir.text import brief_text, duration
 from einsumx.measuring.steady import steady_times
@@ -181,7 +182,9 @@ def table(name: str, rows: Sequence[dict[str, Any]]) -> Table:
     rows = [row for row in rows if row["candidates"][0]["seconds"] > SHORT]
     values = regrets(rows)
     within = sum(value <= 1.25 for value in values) / max(len(values), 1)
-    title = f"{name}: regret {geometric_mean(values):.3f} on {len(values)} problems, {within:.0%} within 1.25"
+    title = (
+        f"{name}: regret {geometric_mean(values):.3f} on {counted(len(values), 'problem')}, {within:.0%} within 1.25"
+    )
     shown = Table("regret", "estimate's choice", "best candidate", "problem", title=title)
     for value, row in sorted(zip(values, rows), key=lambda pair: -pair[0])[:WORST]:
         pair = zip((row["candidates"][0], row["candidates"][row["best"]]), row["again"])

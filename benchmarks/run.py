@@ -9,14 +9,13 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from contenders import FRAMEWORKS, Framework
 from measure import Row, measure, prepare
-from picture import picture
 from problems import Problem, all_problems
 from show import THREADS, console, data, print_reading, print_rows, print_tables
 from summary import comparison, summaries
@@ -42,7 +41,7 @@ def main() -> None:
     rows: list[Row] = []
     for group in names:
         problems = [problem for problem in groups[group] if options.filter in str(problem)]
-        group_rows = sorted(_measured(chosen, problems, options.seconds), key=lambda row: _place(chosen, row))
+        group_rows = sorted(measured(chosen, problems, options.seconds), key=lambda row: _place(chosen, row))
         for _, framework_rows in groupby(group_rows, key=lambda row: row.framework):
             print_rows(list(framework_rows))
         rows = sorted([*rows, *group_rows], key=lambda row: _place(chosen, row))
@@ -55,8 +54,6 @@ def main() -> None:
     if before:
         print_tables(comparison(run, before))
     print_reading(run)
-    if options.svg:
-        options.svg.write_text(picture([run]))
 
 
 def _parser() -> ArgumentParser:
@@ -72,7 +69,6 @@ def _parser() -> ArgumentParser:
     add("--quick", dest="seconds", action="store_const", const=0.2, help="the same as --seconds 0.2")
     add("--threads", type=int, metavar="N", help="let every framework use N threads, on N cores")
     add("--json", type=Path, metavar="FILE", help="write all results to this file")
-    add("--svg", type=Path, metavar="FILE", help="draw a picture to this file")
     add("--compare", type=Path, metavar="OLD.json", help="show what became slower or faster since that run")
     return parser
 
@@ -99,7 +95,8 @@ def _restart_with(threads: int) -> None:
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
-def _measured(chosen: list[Framework], problems: list[Problem], seconds: float) -> Iterator[Row]:
+def measured(chosen: Sequence[Framework], problems: Sequence[Problem], seconds: float) -> Iterator[Row]:
+    """A row for each problem on each framework that takes it."""
     for problem in problems:
         frameworks = [framework for framework in chosen if framework.takes(problem)]
         if not frameworks:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from names import EINSUMX, HAND_WRITTEN, OURS, best_peer, peers
 
+from einsumx.errors import counted
 from einsumx.ir.text import duration
 
 Row: TypeAlias = dict[str, Any]
@@ -69,8 +70,9 @@ def described(row: Row) -> str:
     """A problem on one line."""
     shapes = " ".join(f"({','.join(map(str, shape))})" for shape in row["shapes"])
     dtype = "" if row["dtype"] == "float32" else row["dtype"]
-    gradient = "with gradients" if row["gradient"] else ""
-    return "  ".join(filter(None, (row["equation"], shapes, dtype, " ".join(row["layouts"]), gradient)))
+    real = "first real" if row.get("is_real") else ""
+    gradient = "with gradients" if row.get("gradient") else ""
+    return "  ".join(filter(None, (row["equation"], shapes, dtype, " ".join(row["layouts"]), real, gradient)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +128,16 @@ def ratios(rows: Sequence[Row], ours: str, other: str, key: str = STEADY) -> lis
 
 
 def summaries(run: dict[str, Any]) -> Iterator[Table]:
-    """All tables of a run: those of the page, the same for einsumx (measure), repeats, and the effect of order."""
-    for _, rows in _by_framework(run):
-        for table in (*page_tables({"rows": rows}), *(f(rows, OURS[1]) for f in (_by_group, _against)), _repeats(rows)):
+    """All tables of a run: ratios of einsumx and of einsumx (measure), the worst, repeats, and the effect of order."""
+    for _, members in groupby(run["rows"], key=lambda row: row["framework"]):
+        rows = list(members)
+        by_ours = [f(rows, ours) for ours in OURS for f in (_by_group, _against)]
+        for table in (*by_ours, fastest(rows), _slower(rows), _repeats(rows)):
             if table.rows:
                 yield table
     sensitivity = order_sensitivity(run["rows"])
     if sensitivity.rows:
         yield sensitivity
-
-
-def page_tables(run: dict[str, Any]) -> Iterator[Table]:
-    """The tables of the documentation for each framework: ratios by group and by peer, the fastest, the worst."""
-    for _, rows in _by_framework(run):
-        for table in (_by_group(rows, EINSUMX), _against(rows, EINSUMX), _fastest(rows), _slower(rows)):
-            if table.rows:
-                yield table
-
-
-def _by_framework(run: dict[str, Any]) -> Iterator[tuple[str, list[Row]]]:
-    for framework, members in groupby(run["rows"], key=lambda row: row["framework"]):
-        yield framework, list(members)
 
 
 def _by_group(rows: Sequence[Row], ours: str) -> Table:
@@ -197,7 +188,7 @@ def _against(rows: Sequence[Row], ours: str) -> Table:
     return Table(title, ("other", "times", *COLUMNS), cells)
 
 
-def _fastest(rows: Sequence[Row]) -> Table:
+def fastest(rows: Sequence[Row]) -> Table:
     """By group, on how many problems each contender is the fastest."""
     names = list(dict.fromkeys(name for row in rows for name in (EINSUMX, *peers(row[STEADY]))))
     cells = []
@@ -293,7 +284,7 @@ def comparison(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Table]:
     for framework, group in groupby(pairs, key=lambda pair: pair[0]["framework"]):
         changed = list(group)
         changes = [_change(*pair) for pair in changed]
-        title = f"{framework}: {len(changed)} problems as in the run of {old['date'][:16]}"
+        title = f"{framework}: {counted(len(changed), 'problem')} as in the run of {old['date'][:16]}"
         mean = f"{geometric_mean(changes):.3f}"
         yield Table(title, ("", "old time / new time"), [("geometric mean", mean)])
         changed.sort(key=lambda pair: _change(*pair))

@@ -9,10 +9,8 @@ from fnmatch import translate
 from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
-import numpy as np
-
 from einsumx import Semiring
-from einsumx.dtypes import kind
+from einsumx.conformance.kit.arrays import ArraySpec, Numbers, values
 
 Check: TypeAlias = "Callable[[Case, Any], None]"
 """Judges a :class:`~einsumx.conformance.subject.Subject` with a case; raises :class:`Failure` if it is wrong."""
@@ -41,23 +39,6 @@ class Failure(Exception):  # noqa: N818  an outcome, not an error of the suite
 
 class NotApplicable(Exception):  # noqa: N818
     """Why a case does not apply to a subject, such as a dtype that the framework lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
-    """An array that every framework makes with the same values, in a memory layout of its own.
-
-    Attributes:
-        shape: the array's shape.
-        dtype: NumPy's name of the dtype, or ``"bfloat16"``.
-        layout: the memory layout; :attr:`einsumx.conformance.framework.Framework.layouts` lists them.
-        fill: the kind of values; :func:`values` lists them.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    layout: str = "C"
-    fill: str = "normal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +111,19 @@ class Case:
 
     def values(self, purpose: str = "") -> list[Any]:
         """The operands' values as NumPy arrays, bfloat16 as float32; the same in every run for the same purpose."""
-        rng = self._rng(purpose)
-        return [values(operand, rng) for operand in self.operands]
+        numbers = self._numbers(purpose)
+        return [values(operand, numbers) for operand in self.operands]
 
     def value(self, spec: ArraySpec, purpose: str) -> Any:
         """The values of an array that a check needs in addition to the operands."""
-        return values(spec, self._rng(purpose))
+        return values(spec, self._numbers(purpose))
 
-    def _rng(self, purpose: str) -> np.random.Generator:
-        return np.random.default_rng(crc32(f"{self.id}{purpose}".encode()))
+    def _numbers(self, purpose: str) -> Numbers:
+        return Numbers(self.values_seed(purpose))
+
+    def values_seed(self, purpose: str = "") -> int:
+        """The seed of the operands' values, or of those for another purpose."""
+        return crc32(f"{self.id}{purpose}".encode())
 
     def arguments(self, arrays: list[Any]) -> list[Any]:
         """The positional arguments of the function."""
@@ -238,93 +223,6 @@ def examples(text: str) -> list[tuple[str, tuple[tuple[int, ...], ...]]]:
             sizes = (shape.strip("()").split(",") for shape in shapes.split())
             parsed.append((equation, tuple(tuple(int(size) for size in shape if size) for shape in sizes)))
     return parsed
-
-
-def values(spec: ArraySpec, rng: np.random.Generator) -> Any:
-    """Random values of a spec's fill, all of which its dtype holds exactly.
-
-    ==============  ======================================================================================
-    ``normal``      normally distributed; integers from -4 to 4; bools, half of them true
-    ``wide``        normally distributed over 12 orders of magnitude (6 for half precision)
-    ``positive``    between 0.1 and 1, so that no sum of products cancels or is zero
-    ``range``       integers from the whole range of the dtype
-    ``exact``       integers from -3 to 3, also for floats, so that small sums of products are exact
-    ``one``, ``zero``, ``tenth``  ones, zeros, 0.1 as the dtype rounds it
-    ``large``, ``tiny``  512 and 1/128; half precision holds the product of two large values and a tiny one
-    ``half``        between 0.4 and 0.6, so that sums of two products neither grow nor vanish
-    ``inf``, ``-inf``, ``nan``  as ``positive``, with one such element in the middle
-    ==============  ======================================================================================
-
-    The values of a broadcast layout repeat along the axis of stride 0.
-    """
-    array = np.asarray(_filled(spec, rng))
-    for axis in broadcast_axes(spec):
-        array = np.repeat(array.take([0], axis), spec.shape[axis], axis)
-    return rounded(array, spec.dtype)
-
-
-def broadcast_axes(spec: ArraySpec) -> tuple[int, ...]:
-    """The axes of stride 0 in a broadcast layout: the first, or the last, that is longer than 1."""
-    long = [axis for axis, size in enumerate(spec.shape) if size > 1]
-    match spec.layout:
-        case "broadcast":
-            return tuple(long[:1])
-        case "broadcast-last":
-            return tuple(long[-1:])
-        case _:
-            return ()
-
-
-def rounded(array: Any, dtype: str) -> Any:
-    """Values as ``dtype`` holds them. NumPy has no bfloat16, so its values are float32."""
-    if dtype != "bfloat16":
-        return np.asarray(array).astype(dtype)
-    bits = np.ascontiguousarray(array, "float32").view("uint32")
-    return (bits & np.uint32(0xFFFF0000)).view("float32").reshape(np.shape(array))
-
-
-def _filled(spec: ArraySpec, rng: np.random.Generator) -> Any:
-    shape = spec.shape
-    match spec.fill, kind(spec.dtype):
-        case (("one" | "zero" | "tenth" | "large" | "tiny"), _):
-            numbers = {"one": 1.0, "zero": 0.0, "tenth": 0.1, "large": 512.0, "tiny": 1 / 128}
-            return np.full(shape, numbers[spec.fill])
-        case "range", "i" | "u":
-            info = np.iinfo(spec.dtype)
-            return rng.integers(info.min, info.max, shape, spec.dtype, endpoint=True)
-        case _, "b":
-            return rng.random(shape) < 0.5
-        case "exact", "u":
-            return rng.integers(0, 4, shape)
-        case "exact", _:
-            return rng.integers(-3, 4, shape)
-        case _, "u":
-            return rng.integers(0, 5, shape)
-        case _, "i":
-            return rng.integers(-4, 5, shape)
-        case _, "c":
-            return _floats(spec, rng) + 1j * _floats(spec, rng)
-        case _:
-            return _floats(spec, rng)
-
-
-def _floats(spec: ArraySpec, rng: np.random.Generator) -> Any:
-    shape = spec.shape
-    match spec.fill:
-        case "normal":
-            return rng.standard_normal(shape)
-        case "wide":
-            decades = 3.0 if spec.dtype == "float16" else 6.0
-            return rng.standard_normal(shape) * 10.0 ** rng.uniform(-decades, decades, shape)
-        case "half":
-            return rng.uniform(0.4, 0.6, shape)
-        case "positive" | "inf" | "-inf" | "nan":
-            array = rng.uniform(0.1, 1, shape)
-            if spec.fill != "positive" and array.size:
-                array[tuple(size // 2 for size in shape)] = float(spec.fill)
-            return array
-        case _:
-            raise ValueError(f"there is no fill {spec.fill!r} for {spec.dtype}")
 
 
 def _shape_text(spec: ArraySpec) -> str:

@@ -23,6 +23,9 @@ examples:
   einsumx conformance --all --json here.json --html here.html
   einsumx conformance --merge here.json there.json --html both.html
 
+To judge some cases again, write their outcomes to a file with --case and
+--json, and merge it with the file of all cases.
+
 A case passes, fails, or does not apply because the framework lacks a feature.
 A deviation is a failure that is listed for the subject with its reason. A
 listed case that passes counts as a failure until it is taken off the list.
@@ -34,7 +37,7 @@ cannot be carried out, and 130 if it was interrupted.
 
 def _count(text: str) -> int:
     if (count := int(text)) < 0:
-        raise ValueError("a number of problems is not negative")
+        raise ValueError("the number of problems must not be negative")
     return count
 
 

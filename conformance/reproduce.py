@@ -9,9 +9,10 @@ import numpy as np
 
 from einsumx import semirings
 from einsumx.adapters.entry_points import import_options, imported_modules
-from einsumx.conformance.case import ArraySpec, Case
+from einsumx.conformance.case import Case
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import literal, memory_axes
+from einsumx.conformance.kit.arrays import ArraySpec
 from einsumx.conformance.refusals import SENTINEL
 from einsumx.conformance.subject import Subject
 

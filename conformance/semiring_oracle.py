@@ -1,6 +1,6 @@
 """The expected results of contractions in semirings: every term by a broadcast, then one reduction, in ``longdouble``.
 
-As in :mod:`einsumx.conformance.oracle`, no einsum is called, and nothing is shared with the planner.
+As in :mod:`einsumx.conformance.kit.oracle`, no einsum is called, and nothing is shared with the planner.
 
 The bounds follow from rounding alone. A term of ``p`` factors has ``p - 1`` roundings, and a maximum or a minimum has
 none, so that its error is at most the largest error of a term. A log-sum-exp is computed in at most ``2p`` steps. Its
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.oracle import FLOATS, Expected, indices_in, inner_dtype, resolved
+from einsumx.conformance.kit.oracle import FLOATS, Expected, indices_in, inner_dtype, resolved
 from einsumx.semirings import Semiring
 
 

@@ -20,7 +20,7 @@ from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
 from einsumx.conformance.deviations import DEVIATIONS, Deviation
 from einsumx.conformance.framework import Array, Framework, Function, version_of
 from einsumx.conformance.frameworks import KNOWN, framework_of
-from einsumx.conformance.oracle import Expected, expect, expect_update, judge
+from einsumx.conformance.kit.oracle import Expected, expect, expect_update, judge
 from einsumx.conformance.semiring_oracle import expect_in
 from einsumx.errors import BackendError
 
@@ -126,7 +126,7 @@ class Subject:
         """A case's function with its equation and keywords, which takes only arrays."""
         function, equation = partial(self.function_of(case), **dict(case.options)), case.equation
         if not isinstance(equation, str):
-            raise TypeError("a function of arrays alone has its equation as text")
+            raise TypeError("a function of only arrays needs an equation that is text")
         if case.function == "addeinsum":
             return lambda c, *arrays: function(c, equation, *arrays)
         return partial(function, equation)

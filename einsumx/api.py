@@ -358,9 +358,9 @@ def plan_of(
     inputs, is_limited = list(request.operands), request.memory_limit is not None
     shapes = described.as_shapes(request.written, inputs)
     if stored and (not is_limited or None in shapes):
-        raise ValueError("stored=True changes a plan only with shapes and a memory_limit=")
+        raise ValueError("stored=True has an effect only with shapes and a memory_limit=; omit it")
     if None in shapes and (device or dtypes not in (None, "float64")):
-        raise ValueError("device= and dtypes= are for plans from shapes, and arrays have their own; omit them")
+        raise ValueError("device= and dtypes= are for plans from shapes, and these are arrays; omit them")
     lazy_module = lazy_planner(inputs)
     if lazy_module is not None:
         return plans.as_chunked_plan(lazy_module.planned(request))
@@ -392,11 +392,11 @@ def plan_of(
 def _check_limit_of_plan(limit: MemoryLimit, shapes: Sequence[tuple[int, ...] | None], device: str) -> None:
     """Raise SizeError or ValueError if a plan from shapes, where None stands for an array, cannot keep to a limit."""
     if not all(sizes.is_known(shape or ()) for shape in shapes):
-        raise SizeError("a plan under a memory_limit= is for known sizes, and a shape has None in the place of one")
+        raise SizeError("a plan under a memory_limit= needs all sizes, and a shape has None for one; pass a number")
     if limit.progress or limit.resume is not None:
-        raise ValueError("progress= and resume= of a limit are for runs, and a plan has none; pass them to einsum")
+        raise ValueError("progress= and resume= of a limit are for a run, not for a plan; pass them to einsum")
     if None not in shapes and (limit.devices or limit.executor is not None):
-        raise ValueError("a plan from shapes is for one device and no executor; pass arrays, or device=")
+        raise ValueError("a plan from shapes takes no executor= and no devices=; pass arrays, or device=")
     if device and limit.device and device != limit.device:
         raise ValueError(f"device={device!r} and the device={limit.device!r} of the limit differ; pass one of them")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import is_builtin
 from einsumx.api import einsum
-from einsumx.errors import AxisError, BackendError, SizeError, SublistError, shown
+from einsumx.errors import AxisError, BackendError, SizeError, SublistError, counted, shown
 from einsumx.ir.parse import symbol
 from einsumx.runtime.shapes import shape_of
 from einsumx.tracing import inlined
@@ -113,7 +113,9 @@ inlined(transpose, _traced_transpose)
 
 def _shape(number: int, operand: Any) -> tuple[int, ...]:
     if not is_builtin(type(operand)) and not hasattr(operand, "shape"):
-        raise BackendError(f"operand {number} ({type_name(type(operand))}) has no shape, so its axes have no numbers")
+        raise BackendError(
+            f"operand {number} ({type_name(type(operand))}) has no shape, so its axes cannot be numbered; call einsum"
+        )
     return shape_of(operand)
 
 
@@ -132,14 +134,15 @@ def _tensordot_equation(axes: Axes, lhs_shape: Sequence[int], rhs_shape: Sequenc
     for operand, shape in enumerate((lhs_shape, rhs_shape)):
         if not isinstance(axes, Iterable) and len(lhs_axes) > len(shape):
             raise AxisError(
-                f"axes={shown(axes)} sums over {len(lhs_axes)} axes of each operand, but operand {operand} has shape "
-                f"{shown(tuple(shape))}; pass {min(len(lhs_shape), len(rhs_shape))} or less"
+                f"axes={shown(axes)} sums over {counted(len(lhs_axes), 'axis', 'axes')} of each operand, but operand "
+                f"{operand} has shape {shown(tuple(shape))}; pass at most {min(len(lhs_shape), len(rhs_shape))}"
             )
     lhs_places = _positions(lhs_axes, len(lhs_shape), 0)
     rhs_places = _positions(rhs_axes, len(rhs_shape), 1)
     if len(lhs_places) != len(rhs_places):
         raise SizeError(
-            f"axes={shown(axes)} has {len(lhs_places)} axes of operand 0 and {len(rhs_places)} of operand 1"
+            f"axes={shown(axes)} has {counted(len(lhs_places), 'axis', 'axes')} of operand 0 and {len(rhs_places)} of "
+            "operand 1; pass as many of each"
         )
     for lhs, rhs in zip(lhs_places, rhs_places):
         if lhs_shape[lhs] != rhs_shape[rhs]:
@@ -165,7 +168,7 @@ def _contracted_axes(axes: Any) -> tuple[list[int], list[int]]:
     pair = list(axes)
     if len(pair) != 2:
         raise SizeError(
-            f"axes= has the axes of operand 0 and those of operand 1, such as ((1,), (0,)), not {shown(axes)}"
+            f"axes= must have the axes of operand 0 and those of operand 1, such as ((1,), (0,)), not {shown(axes)}"
         )
     lhs, rhs = [list(part) if isinstance(part, Iterable) else [part] for part in pair]
     return list(map(_as_axis, lhs)), list(map(_as_axis, rhs))
@@ -176,7 +179,7 @@ def _transpose_equation(axes: Any, rank: int) -> str:
     order = range(rank)[::-1] if axes is None else axes
     places = _positions(list(map(_as_axis, order if isinstance(order, Iterable) else [order])), rank, 0)
     if len(places) != rank:
-        raise SizeError(f"axes={shown(axes)} does not name each of the array's {rank} axes")
+        raise SizeError(f"axes={shown(axes)} must name each of the array's {counted(rank, 'axis', 'axes')} once")
     return f"{''.join(map(symbol, range(rank)))}->{''.join(map(symbol, places))}"
 
 
@@ -184,7 +187,7 @@ def _as_axis(axis: Any) -> int:
     try:
         return index(axis)
     except TypeError:
-        raise SublistError(f"axes are numbered by integers, not by {shown(axis)}") from None
+        raise SublistError(f"axes must be integers, not {shown(axis)}") from None
 
 
 def _positions(axes: Sequence[int], rank: int, operand: int) -> list[int]:
@@ -196,9 +199,7 @@ def _positions(axes: Sequence[int], rank: int, operand: int) -> list[int]:
     """
     for axis in axes:
         if not -rank <= axis < rank:
-            raise AxisError(
-                f"axes= names axis {axis} of operand {operand}, which has {rank} {'axis' if rank == 1 else 'axes'}"
-            )
+            raise AxisError(f"axes= names axis {axis} of operand {operand}, which has {counted(rank, 'axis', 'axes')}")
     places = [axis % rank for axis in axes]
     if len(set(places)) != len(places):
         raise SizeError(f"axes= names an axis of operand {operand} twice: {shown(list(axes))}")

@@ -131,6 +131,15 @@ def _shortened(text: str) -> str:
     return f"{text[: _LONGEST - end]} {_CUT} {text[-end:]}"
 
 
+def counted(number: int | str, noun: str, nouns: str = "") -> str:
+    """A number with its noun, which has an ``s`` in the plural unless ``nouns`` is the plural.
+
+    >>> counted(1, "operand"), counted(2, "operand"), counted(3, "axis", "axes")
+    ('1 operand', '2 operands', '3 axes')
+    """
+    return f"{number} {noun if str(number) == '1' else nouns or f'{noun}s'}"
+
+
 def caret(text: str, start: int, length: int = 1) -> str:
     """Two lines: ``text`` indented, and carets under ``length`` characters from ``start``.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from einsumx.adapters.registry import are_plain, backend_of, get_backend, is_stored, lazy_planner, serving
 from einsumx.caches import Uncacheable
-from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, excerpt, shown
+from einsumx.errors import BackendError, EinsumxError, EquationError, SizeError, counted, excerpt, shown
 from einsumx.imports import LazyModule
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.sizes import may_be_equal
@@ -55,7 +55,7 @@ class Expression:
     itself; ``copy.deepcopy`` also copies the constants.
     """
 
-    autograph_info__ = ()  # by which tf.function leaves the code as it is
+    autograph_info__: ClassVar[tuple[()]] = ()  # by which tf.function leaves the code as it is
 
     def __init__(self, request: Request, path: Path | None = None) -> None:
         self._written, inputs = request.written, request.operands
@@ -69,20 +69,20 @@ class Expression:
             for slot, array in self._constants.items():
                 if facets.needs_gradient(self._adapter, array):
                     raise BackendError(
-                        f"operand {slot} is constant in this expression, but asks for a gradient; "
-                        "detach it, or pass it with each call"
+                        f"operand {slot} is constant in this expression, but requires a gradient; detach it, or pass "
+                        "it with each call"
                     )
                 if self._adapter.gradients is not None:
                     self._constants[slot] = self._adapter.gradients.constant(array)
         if len(self._constants) == len(inputs):
             raise EquationError(
-                "every operand is constant, so that nothing is left to call with: use einsumx.einsum, or pass shapes, "
-                "which are tuples such as (2, 3)"
+                "every operand is constant, so the expression would take no operands; call einsumx.einsum, or pass "
+                "shapes, which are tuples such as (2, 3)"
             )
         self._shapes = [_shape(self._constants[slot]) if s is None else s for slot, s in enumerate(shapes)]
         self._variables = [slot for slot in range(len(inputs)) if slot not in self._constants]
         self._sized = sized_equation(self._written, self._shapes)
-        self.path = find_path(self._sized, request.optimize) if path is None else path
+        self.path: Path = find_path(self._sized, request.optimize) if path is None else path
         # Only the default may lead to another path later, one that was measured.
         self._request = replace(request, operands=(), optimize="auto" if request.is_path_free else self.path)
         self._prepared = lru_cache(maxsize=64)(self._prepare)
@@ -164,7 +164,7 @@ class Expression:
         if len(operands) != len(shapes) or not all(
             may_be_equal(*each) for each in zip(map(shape_of, operands), shapes)
         ):
-            raise SizeError(f"{self!r} takes other operands than these")
+            raise SizeError(f"{self!r} does not take operands of these shapes; make another expression")
         arrays = {**dict(zip(self._variables, operands)), **self._constants}
         ordered = [arrays[slot] for slot in sorted(arrays)]
         function, first, keywords = self._request.call()
@@ -207,12 +207,12 @@ class Expression:
         if not may_be_equal(shape, self._shapes[slot]):
             raise SizeError(
                 f"operand {slot} has shape {shown(shape)}, but the expression was made for "
-                f"{shown(self._shapes[slot])}\n  {excerpt(self._sized.named)}"
+                f"{shown(self._shapes[slot])}; make another one\n  {excerpt(self._sized.named)}"
             )
 
     def _check_count(self, operands: Sequence[Any]) -> None:
         if len(operands) != len(self._variables):
-            raise SizeError(f"{self!r} takes {len(self._variables)} operands, not {len(operands)}")
+            raise SizeError(f"{self!r} takes {counted(len(self._variables), 'operand')}, not {len(operands)}")
 
     def _run_of(
         self, adapter: Adapter, order: Any, mode: Hashable, out: Signature | None, *signatures: Signature

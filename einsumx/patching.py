@@ -179,8 +179,8 @@ class Names:
         """Raise BackendError if calls of these names cannot keep a memory limit."""
         if getattr(self._library, "blocks", None) is None:
             raise BackendError(
-                f"a patch of {self._library.name!r} takes no memory_limit=, as einsumx does not compute its calls in "
-                "blocks; omit memory_limit="
+                f"a patch of {self._library.name!r} takes no memory_limit=, because einsumx does not compute its calls "
+                "in blocks; omit memory_limit="
             )
 
 
@@ -285,8 +285,8 @@ def _as_amount(limit: MemoryAmount | None) -> Amount:
     cap = Cap(limit)
     if not cap.limit.is_lasting:
         raise ValueError(
-            f"memory_limit={limit!r} of a patch is a fraction, and the free memory would have to be looked up in each "
-            "call; give bytes, such as '4GB'"
+            f"memory_limit={limit!r} of a patch is a fraction, and einsumx would have to look up the free memory in "
+            "each call; pass bytes, such as '4GB'"
         )
     return cap.amount
 
@@ -377,7 +377,7 @@ def _names_of(frameworks: Sequence[str], limit: Amount = None) -> list[Names]:
         BackendError: no name, an unknown one, or a library that cannot be imported, has no einsum or keeps no limit.
     """
     if not frameworks:
-        raise BackendError("no library is named; name those whose einsum is to run einsumx, such as 'numpy'")
+        raise BackendError("no library is named; name those whose einsum to replace, such as 'numpy'")
     found = [names_of(replaceable(name)) for name in frameworks]
     if limit is not None:
         for names in found:
@@ -394,7 +394,7 @@ def names_of(library: Replaceable) -> Names:
             except ImportError as error:
                 raise BackendError(f"{library.name} cannot be imported: {error}; {library.install}") from error
             if not has_names:
-                raise BackendError(f"{library.name} has no einsum of its own to be replaced; call einsumx.einsum")
+                raise BackendError(f"{library.name} has no einsum to replace; call einsumx.einsum")
             _known[library] = Names(library)
         return _known[library]
 
@@ -500,14 +500,14 @@ def _accepted(adapter: Adapter, options: dict[str, Any], keywords: _Keywords) ->
         accepted.pop("optimize", None)
     for name in ("order", "casting"):
         if name in keywords and not isinstance(accepted.get(name), str | None):
-            return {}, f"{name}= is no text"
+            return {}, f"{name}= is not a text"
     out = accepted.get("out")
     if out is None or "out" not in keywords:
         return accepted, ""
     if reason := unserved_out(adapter, out):
         return {}, reason
     if accepted.get("order") not in (None, "K", "k"):
-        return {}, "order= is for a new array, and out= brings one"
+        return {}, "order= is for a new array, and out= is one already"
     return accepted, ""
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import fields
 from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from einsumx.adapters.registry import get_backend
 from einsumx.algebra.semiring import SemiringAlgebra
@@ -56,7 +56,7 @@ class Plan(Program):
     ``operands``, ``path``, ``ops``, ``result``, ``shape``, ``dtype`` and ``accumulate``.
     """
 
-    autograph_info__ = ()  # by which tf.function leaves the code as it is
+    autograph_info__: ClassVar[tuple[()]] = ()  # by which tf.function leaves the code as it is
 
     def __str__(self) -> str:
         return program_text(self, plan_cost(self))
@@ -184,7 +184,7 @@ class Plan(Program):
             EinsumxError: the text is no plan of this format, or describes no contraction.
         """
         if isinstance(text, PathLike):
-            raise EinsumxError(f"from_json takes the text of a plan, not {shown(text)}; pass its read_text()")
+            raise EinsumxError(f"from_json takes the text of a plan, not {shown(text)}; pass read_text() of the file")
         if not isinstance(text, str):
             raise EinsumxError(f"from_json takes the text of a plan, not {type(text).__name__}")
         return as_plan(read_plan(text, SemiringAlgebra))
@@ -262,9 +262,8 @@ class BlockedPlan(BlockedProgram):
             EinsumxError: always; it names plans that have source code.
         """
         raise EinsumxError(
-            "a contraction in blocks has no source, as what reads, keeps and writes blocks is einsumx itself; a plan "
-            "without memory_limit= has one, for the contraction as a whole or for the shapes of a block\n"
-            f"  {excerpt(self.equation)}"
+            "a plan in blocks has no source, because einsumx itself reads and writes the blocks; make a plan without "
+            f"memory_limit=, for all of the contraction or for one block\n  {excerpt(self.equation)}"
         )
 
 
@@ -337,5 +336,5 @@ def _check_known(plan: Plan, use: str) -> None:
     if names:
         raise SizeError(
             f"a plan is {use} for known sizes, and the size of label {names[0]!r} is not known; make a plan with a "
-            f"number in its place\n  {excerpt(plan.written)}"
+            f"number for it\n  {excerpt(plan.written)}"
         )

@@ -27,7 +27,7 @@ def terminal_width() -> int:
 def require_rich(instead: str) -> None:
     """Raise EinsumxError if rich is missing, before any work; ``instead`` is the option that needs no tables."""
     if find_spec("rich") is None:
-        raise EinsumxError(f"tables need rich: pip install 'einsumx[cli]'; or ask for {instead}")
+        raise EinsumxError(f"tables need rich: pip install 'einsumx[cli]'; or pass {instead}")
 
 
 def console() -> Console:

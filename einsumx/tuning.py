@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cache_clear
-from einsumx.errors import BackendError, excerpt
+from einsumx.errors import BackendError, counted, excerpt
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import program_seconds
@@ -85,7 +85,8 @@ class Tuning:
     def __repr__(self) -> str:
         kept = "remembered" if self.is_remembered else "not remembered"
         fastest = f"{excerpt(brief_text(self.plan))}, {self.gain:.2f} times as fast as the estimate's choice"
-        return f"<einsumx tuning of {excerpt(self.plan.written)}: {len(self.tried)} plans, fastest {fastest}, {kept}>"
+        tried = counted(len(self.tried), "plan")
+        return f"<einsumx tuning of {excerpt(self.plan.written)}: {tried}, fastest {fastest}, {kept}>"
 
     _repr_pretty_ = displayed
 
@@ -100,7 +101,7 @@ class Tuning:
             for mark, estimated, seconds, plan in rows
         ]
         lines.append(f"* {self.gain:.2f} times as fast as the estimate's choice, the first line")
-        doubts = self.doubts or ("choices are frozen, or no key tells this path from others",)
+        doubts = self.doubts or ("choices are frozen, or einsumx has no key for this path",)
         lines += [] if self.is_remembered else [f"not remembered: {doubt}" for doubt in doubts]
         return "\n".join(lines)
 
@@ -160,15 +161,19 @@ def choice_text(program: Program, optimize: Any) -> str:
     if finding is None:
         return ESTIMATED
     if finding.selection == ESTIMATE:
-        return f"estimated, and of {finding.tried} candidates the fastest, {finding.when}"
+        return f"estimated, the fastest of {counted(finding.tried, 'candidate')}, {finding.when}"
     gain = finding.estimated / finding.seconds
-    return f"measured {finding.when}: {gain:.2f} times as fast as the estimate's, {finding.tried} candidates tried"
+    return (
+        f"measured {finding.when}: {gain:.2f} times as fast as the estimate's, {counted(finding.tried, 'candidate')} "
+        "tried"
+    )
 
 
 def _contraction(request: Request, adapter: Adapter, arrays: Sequence[Array]) -> Contraction:
     if not all(map(adapter.has_values, arrays)):
         raise BackendError(
-            "plans are timed on arrays of one device that are computed at once, not on traced or lazy ones"
+            "plans are timed on arrays that are computed at once and on one device, not on traced or lazy ones; call "
+            "tune outside of the trace"
         )
     signatures = tuple(map(adapter.signature, arrays))
     return contraction(request, adapter, described(adapter, signatures), one_device(adapter, signatures))

@@ -8,7 +8,7 @@ import numpy as np
 
 from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.conformance.frameworks import framework_of
-from einsumx.conformance.oracle import judge
+from einsumx.conformance.kit.oracle import judge
 
 FRAMEWORKS = {"array_api": "array_api_strict"}
 """What must be installed for a backend to be tested, where that is not what its adapter names."""

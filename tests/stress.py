@@ -37,7 +37,7 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
 
 import einsumx
-from einsumx.conformance.oracle import expect
+from einsumx.conformance.kit.oracle import expect
 from einsumx.conformance.semiring_oracle import expect_in
 from einsumx.imports import imported
 

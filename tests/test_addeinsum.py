@@ -27,7 +27,7 @@ def updated(alpha, beta):
 @pytest.mark.parametrize("options", [{}, {"memory_limit": "1 MB"}], ids=["", "limit"])
 def test_a_beta_that_is_refused_leaves_out_as_it_was(options):
     out, bits = np.array([True, False]), np.zeros((2, 2), bool)
-    with pytest.raises(BackendError, match="beta= is 0 or 1 for a result of dtype bool"):
+    with pytest.raises(BackendError, match="beta= must be 0 or 1 for a result of dtype bool"):
         addeinsum(~out, "ij->i", bits, beta=2, out=out, **options)
     assert out.tolist() == [True, False]
 
@@ -265,5 +265,5 @@ def test_jax_has_nothing_to_write_to_and_no_number_in_a_trace(jax):
     bias, lhs, rhs = (jax.numpy.asarray(array, "float32") for array in (c, a, b))
     with pytest.raises(BackendError, match="omit out="):
         addeinsum(bias, EQUATION, lhs, rhs, out=bias)
-    with pytest.raises(BackendError, match=r"alpha= is a number, and this .* has no value yet"):
+    with pytest.raises(BackendError, match=r"alpha= must be a number, and this .* has no value yet"):
         jax.jit(lambda x, alpha: addeinsum(x, "i->i", x, alpha=alpha))(lhs[0], 2.0)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.storage import maps
 
 SQUARE = np.random.default_rng(2).standard_normal((64, 64)).astype(np.float32)

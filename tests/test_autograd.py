@@ -50,5 +50,5 @@ def test_patch_replaces_the_einsum_of_autograd():
 
 
 def test_a_memory_limit_is_refused():
-    with pytest.raises(einsumx.BackendError, match="autograd: every intermediate is kept for the gradients"):
+    with pytest.raises(einsumx.BackendError, match="autograd: it keeps every intermediate for the gradients"):
         grad(lambda array: einsumx.einsum("ij,ij->", array, array, memory_limit="1MB"))(onp.ones((2, 3)))

@@ -293,7 +293,7 @@ def test_calibrate_prints_json_whose_every_key_its_help_describes(capsys, folder
     ("arguments", "message"),
     [
         (("--backend", "numpi"), "no backend is called 'numpi'"),
-        (("--backend", "array_api"), "array_api is the backend of many libraries"),
+        (("--backend", "array_api"), "array_api serves many libraries"),
     ],
 )
 def test_what_cannot_be_calibrated_ends_in_status_2(capsys, arguments, message):

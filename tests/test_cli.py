@@ -235,7 +235,7 @@ def test_a_framework_that_is_not_there_is_a_row_that_says_how_to_install_it(caps
 def test_where_nothing_could_be_compared_the_status_is_2(capsys, missing_library):
     assert main([*SMALL[:4], "--backend", missing_library, "--json"]) == 2
     printed = capsys.readouterr()
-    assert printed.err == "einsumx compare: error: none of nowhere could be compared here\n"
+    assert printed.err == "einsumx compare: error: none of nowhere can be compared here; install one of them\n"
     assert [row["status"] for row in json.loads(printed.out)["rows"]] == ["absent"]
 
 
@@ -263,7 +263,7 @@ def test_what_a_framework_does_not_have_is_no_wrong_result(capsys, options, reas
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a!->a", "3,4"), "'!' is no label: labels are letters"),
+        (("a!->a", "3,4"), "'!' is not a label: labels are letters"),
         (("ab,bc->ac", "3,4", "5,6"), "label 'b' has size 4 in operand 0 (axis 1) but size 5 in operand 1 (axis 0)"),
         (("ab,bc->ac", "3,4"), "the equation has 2 subscripts but 1 operand was given"),
         (("ab->a", "3,4", "--backend", "numpi"), "no backend is called 'numpi'; there are numpy, torch, "),
@@ -291,11 +291,14 @@ def test_the_command_alone_lists_its_commands(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("explain", "ab->a", "3,x"), "argument SHAPE: '3,x' is no shape; write sizes with commas, such as 64,100,8"),
-        (("explain", "ab->a", "3,,4"), "argument SHAPE: '3,,4' is no shape"),
-        (("explain", "ab->a", ""), "argument SHAPE: '' is no shape"),
-        (("explain", "ab->a", "3,4", "--dtype", "float31"), "argument --dtype: 'float31' is no dtype"),
-        (("compare", "--rounds", "0"), "argument --rounds: '0' is no positive number"),
+        (
+            ("explain", "ab->a", "3,x"),
+            "argument SHAPE: '3,x' is not a shape; write sizes with commas, such as 64,100,8",
+        ),
+        (("explain", "ab->a", "3,,4"), "argument SHAPE: '3,,4' is not a shape"),
+        (("explain", "ab->a", ""), "argument SHAPE: '' is not a shape"),
+        (("explain", "ab->a", "3,4", "--dtype", "float31"), "argument --dtype: 'float31' is not a dtype"),
+        (("compare", "--rounds", "0"), "argument --rounds: '0' is not a positive number"),
         (("compare", "--batch", "-3"), "argument --batch: "),
         (("contract",), "invalid choice: 'contract'"),
     ],
@@ -315,7 +318,7 @@ def test_arguments_that_cannot_be_read_end_in_status_2(capsys, arguments, messag
         (("explain", "ab,bc->ac", "3,4", "4,5", "--optimize", "quick"), "no optimizer is called 'quick'"),
         (
             ("explain", "ab,bc->ac", "3,4", "4,5", "--device", "cuda:0"),
-            "numpy has no device 'cuda:0', as its arrays are on cpu alone",
+            "numpy has no device 'cuda:0', because its arrays are only on cpu",
         ),
         (("compare", "ab->b", "99999999,99999999", "--json"), "Unable to allocate"),
     ],

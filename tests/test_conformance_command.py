@@ -327,6 +327,15 @@ def test_runs_of_several_files_merge_and_of_one_subject_the_later_is_kept(tmp_pa
     assert "| numpy<br>2.0 |" in (tmp_path / "c.md").read_text()
 
 
+def test_cases_that_are_judged_again_replace_the_outcomes_of_the_same_cases_alone():
+    whole = made_run(outcome("forms/a"), outcome("forms/b", "fail"))
+    again = replace(made_run(outcome("forms/b"), date="2026-02-01T00:00:00+00:00"), select="forms/b", level="quick")
+    (merged,) = merge([again, whole])
+    assert [(each.case, each.status) for each in merged.outcomes] == [("forms/a", "pass"), ("forms/b", "pass")]
+    assert (merged.select, merged.level, merged.date) == ("*", "full", again.date)
+    assert merge([replace(whole, date="2026-03-01T00:00:00+00:00"), again])[0].outcomes == whole.outcomes
+
+
 def test_subjects_differ_where_a_case_ends_otherwise_on_two_to_which_it_applies(capsys):
     found = differences(RUNS)
     assert {feature: list(cases) for feature, cases in found.items()} == {"forms": ["forms/b"], "views": ["views/d"]}
@@ -364,9 +373,9 @@ def test_markdown_with_many_subjects_has_tables_that_fit_a_window(subjects, colu
 
 
 def test_pages_say_what_was_not_judged():
-    for text in (markdown(RUNS), page(RUNS)):
+    for text, gpu in ((markdown(RUNS), "[GPU](gpu.md)"), (page(RUNS), "GPU")):
         names = ", ".join(name for name in registry.BUILTIN if name != "numpy")
-        assert f"Not judged: einsumx on {names}; anything on a GPU." in text
+        assert f"Not judged: einsumx on {names}; anything on a {gpu}." in text
     on_gpu = replace(made_run(outcome("forms/a")), device="cuda:0")
     assert "GPU" not in markdown([on_gpu])
 

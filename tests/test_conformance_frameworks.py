@@ -14,15 +14,16 @@ import einsumx
 from einsumx import BackendError
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.case import ArraySpec, NotApplicable, rounded, values
+from einsumx.conformance.case import NotApplicable
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.framework import DTYPES, AdapterFramework
 from einsumx.conformance.frameworks import KNOWN, framework_of
+from einsumx.conformance.kit.arrays import ArraySpec, Numbers, rounded, values
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES, LISTED, cases, run
 
 INSTALLED = [kind() for name, kind in KNOWN.items() if find_spec(top_package(kind.module)) and name != "cupy"]
-RNG = np.random.default_rng(8)
+NUMBERS = Numbers(8)
 
 
 @pytest.fixture(params=INSTALLED, ids=lambda framework: framework.name)
@@ -39,7 +40,7 @@ def test_every_layout_has_the_values_that_were_asked_for(framework):
         for dtype in framework.dtypes:
             for shape in ((2, 3, 4), (1, 4), (0, 3), ()):
                 operand = ArraySpec(shape, dtype, layout)
-                wanted = values(operand, RNG)
+                wanted = values(operand, NUMBERS)
                 try:
                     array = framework.laid_out(wanted, operand)
                 except NotApplicable:
@@ -53,7 +54,7 @@ def test_every_layout_has_the_values_that_were_asked_for(framework):
 def test_layouts_of_numpy_are_what_they_are_called():
     def made(layout, shape=(3, 4)):
         operand = ArraySpec(shape, "float64", layout)
-        return KNOWN["numpy"]().laid_out(values(operand, RNG), operand)
+        return KNOWN["numpy"]().laid_out(values(operand, NUMBERS), operand)
 
     assert made("C").flags.c_contiguous
     assert made("F").flags.f_contiguous
@@ -73,7 +74,7 @@ def test_layouts_of_torch_are_what_they_are_called():
 
     def made(layout, dtype="float64"):
         operand = ArraySpec((3, 4), dtype, layout)
-        return KNOWN["torch"]().laid_out(values(operand, RNG), operand)
+        return KNOWN["torch"]().laid_out(values(operand, NUMBERS), operand)
 
     assert made("F").stride() == (1, 3)
     assert made("sliced").stride() == (18, 2)
@@ -108,7 +109,7 @@ def test_a_library_is_also_reached_through_its_backend_alone(name):
     framework = AdapterFramework(get_backend(name))
     assert framework.layouts == ("C",)
     for dtype in framework.dtypes:
-        wanted = values(ArraySpec((2, 3), dtype), RNG)
+        wanted = values(ArraySpec((2, 3), dtype), NUMBERS)
         array = framework.array(wanted, dtype)
         assert same(framework.values(array), wanted)
         assert framework.dtype(array) == dtype
@@ -117,7 +118,7 @@ def test_a_library_is_also_reached_through_its_backend_alone(name):
 
 def test_fills_are_what_they_are_called():
     def made(fill, dtype="float64", shape=(50, 60)):
-        return values(ArraySpec(shape, dtype, fill=fill), RNG)
+        return values(ArraySpec(shape, dtype, fill=fill), NUMBERS)
 
     assert made("range", "int8").min() == -128
     assert made("range", "uint64").max() > 2**63

@@ -93,13 +93,13 @@ def test_what_equals_a_position_but_is_no_integer_is_an_error_also_after_that_po
     position, other = pair
     for _ in range(2):
         np.testing.assert_allclose(einsum(PRODUCT, a, b, conj=position), a @ b.conj())
-        with pytest.raises(EquationError, match="conj= is the position of an operand"):
+        with pytest.raises(EquationError, match="conj= must be the position of an operand"):
             einsum(PRODUCT, a, b, conj=other)
 
 
 @pytest.mark.parametrize("conj", ["0", 0.5, (0, None), int, np.True_, np.array([True]), {"a": 1}], ids=repr)
 def test_other_values_are_errors(conj):
-    with pytest.raises(EquationError, match="conj= is the position of an operand"):
+    with pytest.raises(EquationError, match="conj= must be the position of an operand"):
         einsum(PRODUCT, a, b, conj=conj)
 
 
@@ -125,7 +125,7 @@ FUNCTIONS = {
         ((0, -3), "conj= has position -3, but the number of operands is 2"),
         ((1, 1), "has operand 1 twice; the number of operands is 2"),
         ((0, -2), "has operand 0 twice; the number of operands is 2"),
-        (True, "conj= is the position of an operand"),
+        (True, "conj= must be the position of an operand"),
     ],
 )
 def test_positions_without_an_operand_and_those_that_occur_twice_are_errors_of_each_function(function, conj, message):

@@ -9,7 +9,7 @@ import cotengra as ctg
 from backends_under_test import INSTALLED
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 EINSUMX = (einsumx.einsum, einsumx.tensordot)
 

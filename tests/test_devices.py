@@ -16,7 +16,7 @@ from stored import CASES, Acting, Stored
 
 from einsumx import BackendError, MemoryLimit, einsum
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 jax = pytest.importorskip("jax")
 JAX = get_backend("jax")
@@ -222,8 +222,8 @@ def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatc
         ({"devices": ["cpu:0", "cpu:7"]}, BackendError, "jax finds no device 'cpu:7'; there are cpu:0, cpu:1, cpu:2"),
         ({"device": "cpu:7"}, BackendError, "jax finds no device 'cpu:7'"),
         ({"devices": ["cpu", "cpu:1", "cpu:0"]}, ValueError, "has 'cpu' and 'cpu:0', which are one device of jax"),
-        ({"devices": ["cpu:0", 1]}, TypeError, "devices= is a list of device names"),
-        ({"devices": ["cpu:0", ""]}, TypeError, "devices= is a list of device names"),
+        ({"devices": ["cpu:0", 1]}, TypeError, "devices= must be a list of device names"),
+        ({"devices": ["cpu:0", ""]}, TypeError, "devices= must be a list of device names"),
     ],
 )
 def test_devices_that_make_no_sense_are_errors_that_say_why(

@@ -61,7 +61,7 @@ def test_a_block_ends_with_an_error_too_and_can_decorate_a_function():
 
 @pytest.mark.parametrize("value", ["", "MEASURE", b"measure", True, ["measure"]])
 def test_another_value_is_an_error_that_names_both_efforts(value):
-    message = 'is "estimate" or "measure", not '
+    message = 'must be "estimate" or "measure", not '
     with pytest.raises(ValueError, match=f"^the effort {message}"):
         einsumx.set_effort(value)
     with pytest.raises(ValueError, match=f"^the effort {message}"), einsumx.effort(value):

@@ -9,7 +9,7 @@ from processes import printed
 
 import einsumx
 from einsumx.adapters.registry import BUILTIN
-from einsumx.conformance.oracle import expect
+from einsumx.conformance.kit.oracle import expect
 from einsumx.ir.ops import Zeros
 
 EQUATIONS = {

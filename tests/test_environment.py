@@ -1,4 +1,4 @@
-"""The environment variables: a value that means nothing is told once, and counts as not set."""
+"""The environment variables: a value that means nothing is told once, and is ignored."""
 
 import os
 import subprocess
@@ -35,5 +35,5 @@ def test_a_value_that_means_nothing_is_told_once_and_counts_as_not_set(name, mea
         environment["EINSUMX_EFFORT"] = "measure"  # or nothing asks for it
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, env=environment, check=True)
     assert done.stderr.count("Warning: ") == 1
-    assert f"RuntimeWarning: {name} is 'rubbish', not {meant}, and counts as not set" in done.stderr
+    assert f"RuntimeWarning: {name} is 'rubbish', not {meant}, and is ignored" in done.stderr
     assert done.stdout.split() == ["measure" if name == "EINSUMX_FREEZE" else "estimate", str(1 << 30)]

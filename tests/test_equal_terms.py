@@ -8,7 +8,7 @@ import pytest
 from source_einsum import contraction
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 MANY = 10**12
 """More terms than can be added one by one."""

@@ -21,7 +21,7 @@ from stored import CASES, Acting, Stored, process_pool
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.streaming import worker
 from einsumx.streaming.readers import sources
 from einsumx.streaming.shared_operands import SharedOperands, file_of
@@ -307,7 +307,7 @@ def test_a_worker_that_dies_loses_nothing(kind, tmp_path):
     else:
         pool = process_pool(2, counts_calls, started)
     out = np.memmap(tmp_path / "out", "float64", "w+", shape=(8, 3)) if kind == "processes" else None
-    with pytest.warns(RuntimeWarning, match="goes on in another one of its kind") as caught:
+    with pytest.warns(RuntimeWarning, match="continues in a new executor of the same kind") as caught:
         result = einsumx.einsum(
             "ij,jk->ik", array, np.ones((3, 3)), memory_limit=MemoryLimit("1MB", executor=pool), out=out
         )

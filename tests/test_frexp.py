@@ -259,7 +259,7 @@ def test_a_long_plan_of_jax_is_not_compiled(jax):
 @pytest.mark.parametrize(
     ("keywords", "says"),
     [
-        ({"dtype": "int64", "casting": "unsafe"}, "which int64 does not hold; pass dtype='float64'"),
+        ({"dtype": "int64", "casting": "unsafe"}, "which int64 cannot hold; pass dtype='float64'"),
         ({"dtype": "object"}, "mantissa below 1, which"),
     ],
 )

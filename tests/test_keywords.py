@@ -256,7 +256,7 @@ def test_datasets_of_hdf5_and_arrays_of_zarr_are_read(tmp_path):
 
 
 def test_what_is_stored_is_not_brought_to_another_framework_unasked(torch):
-    wanted = r"operand 0 \(.*Stored\) is stored, .*not for torch; pass memory_limit=, or make an array of it first"
+    wanted = r"operand 0 \(.*Stored\) is a stored array, .*not for torch; pass memory_limit=, or read it first"
     with pytest.raises(BackendError, match=wanted):
         einsum(EQUATION, Stored(a), torch.ones(3, 4, dtype=torch.float64))
     with pytest.raises(BackendError, match=wanted):
@@ -266,10 +266,12 @@ def test_what_is_stored_is_not_brought_to_another_framework_unasked(torch):
 
 
 def test_what_is_stored_is_told_how_it_becomes_a_dask_array_or_takes_a_result():
-    with pytest.raises(BackendError, match=r"out= is a Stored, .*; pass memory_limit= to have the result written"):
+    with pytest.raises(
+        BackendError, match=r"out= must be an array of .*, not a Stored; pass memory_limit= to write the result"
+    ):
         einsum(EQUATION, a, b, out=Stored(np.empty((2, 4))))
     da = pytest.importorskip("dask.array")
-    with pytest.raises(BackendError, match=r"operand 0 is stored; dask.array.from_array makes a Dask array of it"):
+    with pytest.raises(BackendError, match=r"operand 0 is a stored array .*; pass dask.array.from_array"):
         einsum(EQUATION, Stored(a), da.ones((3, 4)))
 
 

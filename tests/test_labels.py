@@ -51,13 +51,13 @@ def test_our_own_symbols_are_distinct_and_are_read():
     assert len(set(letters)) == len(set(numbers))
     assert parse_text("".join(letters), 1).inputs == (tuple(letters),)
     assert not any("\ud800" <= letter <= "\udfff" for letter in letters)
-    with pytest.raises(EquationError, match="more labels than the"):
+    with pytest.raises(EquationError, match=r"at most \d+ labels"):
         symbol(1_200_000)
 
 
 @pytest.mark.parametrize("letter", ["1", "_", "!", "\x00", "\x7f", "\xb7", "\xb2", "\xbf"])
 def test_what_comes_before_u00c0_and_is_no_letter_is_none(letter):
-    with pytest.raises(EquationError, match="is no label"):
+    with pytest.raises(EquationError, match="is not a label"):
         parse_text(f"i{letter}", 1)
 
 

@@ -14,7 +14,7 @@ from stored import Stored
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.host.free_memory import is_out_of_memory
 
 pytestmark = pytest.mark.gpu

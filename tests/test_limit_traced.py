@@ -182,7 +182,7 @@ def test_constants_of_a_trace_and_arrays_of_numpy(chain):
 
 @pytest.mark.parametrize("limit", [0.5, MemoryLimit("1 MB", device="cpu"), MemoryLimit("1 MB", progress=True)])
 def test_a_limit_in_a_trace_is_a_number_of_bytes(chain, limit):
-    with pytest.raises(einsumx.BackendError, match="while jax traces a call, memory_limit= is a number of bytes alone"):
+    with pytest.raises(einsumx.BackendError, match="while jax traces a call, memory_limit= must be a number of bytes"):
         jax.jit(limited(CHAIN, limit))(*chain)
 
 

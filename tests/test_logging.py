@@ -9,7 +9,7 @@ from processes import printed
 from stored import Stored
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 LARGE = np.ones((60, 60), "float32")
 """Large enough for NumPy's matmul."""
@@ -206,5 +206,5 @@ def test_a_smaller_plan_after_memory_ran_out_is_told(told):
     fails = [MemoryError("none left")]
     limited(Failing)
     texts = [text for level, text in told() if level == "INFO"]
-    at = texts.index("blocks: memory ran out (MemoryError), a smaller plan goes on")
+    at = texts.index("blocks: memory ran out (MemoryError); continuing with a smaller plan")
     assert texts[at + 1].startswith("blocks of ij,jk->ik: ")

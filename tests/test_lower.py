@@ -218,10 +218,10 @@ def test_a_batch_axis_stays_between_rows_and_columns_where_the_own_einsum_multip
     [
         (
             {"widen": ("float16", "float32")},
-            r"Traits\(widen=\) is a tuple of pairs, as \(\('float16', 'float32'\),\), not",
+            r"Traits\(widen=\) must be a tuple of pairs, as \(\('float16', 'float32'\),\), not",
         ),
-        ({"matmul_through": {"bool": "float32"}}, r"Traits\(matmul_through=\) is a tuple of pairs"),
-        ({"rates": 1}, r"Traits\(rates=\) is einsumx.ir.rates.Rates\(...\), not 1"),
+        ({"matmul_through": {"bool": "float32"}}, r"Traits\(matmul_through=\) must be a tuple of pairs"),
+        ({"rates": 1}, r"Traits\(rates=\) must be einsumx.ir.rates.Rates\(...\), not 1"),
     ],
 )
 def test_traits_of_a_wrong_kind_are_errors(wrong, message):

@@ -5,7 +5,7 @@ import pytest
 
 import einsumx
 from einsumx import einsum, plan
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.ir.ops import Cast, Matmul
 
 EQUATIONS = [

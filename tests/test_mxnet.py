@@ -8,7 +8,7 @@ from mxnet_under_test import FIRST, mx
 
 import einsumx
 from einsumx.backends.mxnet import ADAPTER
-from einsumx.conformance.oracle import expect, expect_gradient, judge
+from einsumx.conformance.kit.oracle import expect, expect_gradient, judge
 from einsumx.ir.ops import Cast, Copy, Matmul, Multiply, Native, Sum, Transpose
 
 HEADS, ROWS, COLS, UNITS = 8, 100, 50, 128
@@ -131,13 +131,13 @@ def test_more_axes_than_mxnet_takes_are_one_op(equation, kind, dtype, random):
 
 
 def test_signed_and_unsigned_bytes_have_no_dtype_in_common():
-    with pytest.raises(einsumx.BackendError, match="both int8 and uint8"):
+    with pytest.raises(einsumx.BackendError, match="does not promote int8 and uint8"):
         einsumx.einsum("i,i->i", array(np.ones(2), "int8"), array(np.ones(2), "uint8"))
 
 
 @pytest.mark.parametrize(("value", "dtype"), [(300, "int8"), (-1, "uint8"), (2j, "float32")])
 def test_a_python_scalar_that_does_not_fit_is_an_error(value, dtype):
-    with pytest.raises(einsumx.BackendError, match=r"does not fit|has no arrays"):
+    with pytest.raises(einsumx.BackendError, match=r"does not fit|does not support"):
         einsumx.einsum(",i->i", value, array(np.ones(2), dtype))
 
 

@@ -9,7 +9,7 @@ from stored import smallest
 
 from einsumx import einsum
 from einsumx.backends.mxnet import ADAPTER
-from einsumx.conformance.oracle import expect, expect_gradient, judge
+from einsumx.conformance.kit.oracle import expect, expect_gradient, judge
 
 EQUATIONS = {
     "six axes from a sum": ("abcg,gdef->adbecf", [(2, 2, 2, 3), (3, 2, 2, 2)]),

@@ -12,7 +12,7 @@ import einsumx.mxnet
 from einsumx import BackendError
 from einsumx.adapters.registry import get_backend
 from einsumx.backends.mxnet import importing
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 
 def stand_in(name):

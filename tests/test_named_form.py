@@ -95,11 +95,11 @@ def test_traced_calls_go_with_names():
 @pytest.mark.parametrize(
     ("text", "says", "marked"),
     [
-        ("batch seq d, d out -> batch seq oot", "name 'oot' of the output belongs to no operand", "oot"),
-        ("batch seq d, d out -> batch seq batch", "name 'batch' stands twice in the output", "batch"),
-        ("... seq ... d, d out -> seq out", "a second ellipsis for one operand", "..."),
-        ("batch (seq d), d out -> batch out", r"'\(seq' is no name: .*no brackets or numbers", "(seq"),
-        ("batch 3 d, d out -> batch out", "'3' is no name", "3"),
+        ("batch seq d, d out -> batch seq oot", "name 'oot' of the output appears in no operand", "oot"),
+        ("batch seq d, d out -> batch seq batch", "name 'batch' appears twice in the output", "batch"),
+        ("... seq ... d, d out -> seq out", "a second ellipsis in one operand", "..."),
+        ("batch (seq d), d out -> batch out", r"'\(seq' is not a name: .*no brackets or numbers", "(seq"),
+        ("batch 3 d, d out -> batch out", "'3' is not a name", "3"),
         ("batch seq d, d out -> batch, out", "the output has a comma", ","),
         ("batch seq d, d out -> batch -> out", "a second '->'", "-"),
         ("batch-size d, d out -> out", "'-' that is not part of '->'", "-"),
@@ -196,8 +196,8 @@ def test_the_command_takes_names_after_the_shapes(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["4,5", "row column -> colum"], "name 'colum' of the output belongs to no operand"),
-        (["4,5", "5,x", "row column, column -> row"], "'5,x' is no shape"),
+        (["4,5", "row column -> colum"], "name 'colum' of the output appears in no operand"),
+        (["4,5", "5,x", "row column, column -> row"], "'5,x' is not a shape"),
     ],
 )
 def test_the_command_tells_mistakes_in_names(arguments, says, capsys):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,13 +24,20 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCES = {
     place: sorted((ROOT / place).rglob("*.py")) for place in ("backends", "benchmarks", "conformance", "einsumx")
 }
-PROGRAMS = [ROOT / "noxfile.py", *(ROOT / "tests").glob("*.py"), *(ROOT / "docs" / "examples").glob("*.py")]
+PROGRAMS = [ROOT / "noxfile.py", *(ROOT / "docs" / "examples").glob("*.py")]
+TESTS = [path for path in (ROOT / "tests").glob("*.py") if path != Path(__file__)]
 
 OF_USERS = {"backend.py", "script.py", "site/", "train.py"}
-"""Files on the pages that are made or are not the project's, besides those with NAME in their name."""
+"""Files that are named and are made later or not the project's, besides those with NAME in their name."""
 
-OF_OTHER_PROGRAMS = {"--epochs", "--no-deps", "--strict"}
-"""Options on the pages that are not the project's."""
+OF_OTHER_PROGRAMS = {"--bind", "--epochs", "--no-deps", "--strict"}
+"""Options that are named and are not the project's."""
+
+OF_OTHER_LIBRARIES = {
+    *("clone", "compute_chunk_sizes", "contract_expression", "contract_path", "detach", "distribute_tensor"),
+    *("full_tensor", "get_executor", "get_ssa_path", "make_fx", "register_backend_method", "shared_intermediates"),
+}
+"""Functions that are named and are not the project's."""
 
 _BEFORE = r"(?<![\w./*<{-])"
 
@@ -42,15 +50,16 @@ class Project:
         self.members: dict[str, set[str]] = defaultdict(set)
         self.bases: dict[str, set[str]] = defaultdict(set)
         self.files: set[str] = set()
-        tops = [path for path in ROOT.iterdir() if path.name[0] != "." or path.name in (".ci", ".github")]
+        made = ("build", "dist", "site")
+        tops = [path for path in ROOT.iterdir() if path.name in (".ci", ".github") or path.name[0] != "."]
+        tops = [path for path in tops if path.name not in made]
         for path in [*tops, *(path for top in tops if top.is_dir() for path in top.rglob("*"))]:
             parts = path.relative_to(ROOT).parts
             self.files.update("/".join(parts[start:]) for start in range(len(parts)))
         sources = [path for paths in SOURCES.values() for path in paths]
         for path in sources:
             self._add(path)
-        programs = [path for path in PROGRAMS if path != Path(__file__)]
-        texts = [path.read_text(encoding="utf-8") for path in [*programs, *sources]]
+        texts = [path.read_text(encoding="utf-8") for path in [*PROGRAMS, *TESTS, *sources]]
         self.options = {option for text in texts for option in re.findall(r"[\"'](--[a-z][\w-]*)", text)}
         sessions = re.findall(r"^def (\w+)\(session|session\(name=\"([\w-]+)\"", texts[0], re.MULTILINE)
         self.sessions = {name for pair in sessions for name in pair}
@@ -79,6 +88,10 @@ class Project:
         """Whether a module whose path ends so, without ``.py``, defines a name."""
         ending = "." + path.replace("/", ".")
         return any(name in names for module, names in self.modules.items() if f".{module}".endswith(ending))
+
+    def has_function(self, name: str) -> bool:
+        """Whether a module or a class has such a name."""
+        return self.has_name(name) or any(name in names for names in self.members.values())
 
     def has_name(self, name: str) -> bool:
         """Whether there is such a name: after its module, after its class, or alone."""
@@ -129,7 +142,7 @@ def stale_on_page(page: str, project: Project) -> set[str]:
         names = re.findall(r"^(?:einsumx(?:\.\w+)+|[A-Z]\w+\.\w+)", code)
         own = [name for name in names if name.startswith("einsumx.") or name.partition(".")[0] in project.members]
         stale |= {name for name in own if not project.has_name(name)}
-        stale |= set(_stale_in_command(code, project))
+        stale |= set(_stale_in_command(code, project)) | set(_stale_call(code, project))
     pairs = re.findall(r"`([\w/]+)\.py` `(\w+)`", page)
     return stale | {f"{name} in {path}.py" for path, name in pairs if not project.defines(path, name)}
 
@@ -145,14 +158,24 @@ def _stale_in_command(code: str, project: Project) -> Iterator[str]:
             set(re.findall(r"[a-z_]+(?:-[a-z]+)?(?:(?= )|$|(?=\())", sessions[1] if sessions else ""))
             - project.sessions
         )
-    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build)\b", code):
+    elif not re.match(r"(?:python -m )?(?:pip|git|twine|build|rattler-build|cffconvert)\b", code):
         yield from options - project.options - OF_OTHER_PROGRAMS
+
+
+def _stale_call(code: str, project: Project) -> Iterator[str]:
+    """The function of a call such as ``name(x)``, if there is none."""
+    call = re.match(r"(_?[a-z]\w+)\(", code)
+    if call and not (hasattr(builtins, call[1]) or call[1] in OF_OTHER_LIBRARIES or project.has_function(call[1])):
+        yield f"{call[1]}()"
 
 
 def stale_in_source(source: str, project: Project) -> set[str]:
     """Names in docstrings and comments of what is not there."""
     files = re.findall(rf"{_BEFORE}(?:[\w-]+/)+[\w-]+\.(?:py|md)\b|(?<=``)[\w-]+\.(?:py|md)(?=``)", source)
-    stale = {name for name in files if "NAME" not in name and not project.has_file(name)}
+    stale = {name for name in files if not (name in OF_USERS or "NAME" in name or project.has_file(name))}
+    stale |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", source)) - project.options - OF_OTHER_PROGRAMS
+    for code in re.findall(r"``([^`\n]+)``", source):
+        stale |= set(_stale_in_command(code, project)) | set(_stale_call(code, project))
     names = re.findall(r":(?:mod|func|class|meth|attr|data):`~?([\w.]+)`", source)
     own = [name for name in names if "." not in name or name.startswith("einsumx.") or name[0].isupper()]
     return stale | {name for name in own if not project.has_name(name)}
@@ -163,9 +186,10 @@ def test_a_page_names_what_is_there(path: Path, project: Project) -> None:
     assert stale_on_page(path.read_text(encoding="utf-8"), project) == set()
 
 
-@pytest.mark.parametrize("place", SOURCES)
+@pytest.mark.parametrize("place", [*SOURCES, "programs"])
 def test_docstrings_and_comments_name_what_is_there(place: str, project: Project) -> None:
-    found = {path: stale_in_source(path.read_text(encoding="utf-8"), project) for path in SOURCES[place]}
+    paths = SOURCES.get(place, PROGRAMS)
+    found = {path: stale_in_source(path.read_text(encoding="utf-8"), project) for path in paths}
     assert {path: stale for path, stale in found.items() if stale} == {}
 
 
@@ -177,6 +201,7 @@ def test_docstrings_and_comments_name_what_is_there(place: str, project: Project
         ("- `runtime/calls.py` `_ready_gone` 4096 by equation", "_ready_gone in runtime/calls.py"),
         ("as `einsumx.gone` has it", "einsumx.gone"),
         ("or `Plan.gone()`", "Plan.gone"),
+        ("or `gone_function(1)`", "gone_function()"),
         ("with `--gone`", "--gone"),
         ("`einsumx explain --stored --gone`", "--gone"),
         ("`einsumx explain --rounds 3`", "--rounds"),
@@ -198,6 +223,11 @@ def test_a_stale_name_on_a_page_is_noticed(page: str, stale: str, project: Proje
         ('"""See :mod:`einsumx.planner.dots`."""', "einsumx.planner.dots"),
         ("# see planner/dots.py", "planner/dots.py"),
         ('"""See ``gone.md``."""', "gone.md"),
+        ("# with --gone", "--gone"),
+        ('"""See ``einsumx gone``."""', "einsumx gone"),
+        ('"""As ``einsumx explain --rounds 3``."""', "--rounds"),
+        ('"""See ``nox -s gone``."""', "gone"),
+        ('"""See ``gone_function(x)``."""', "gone_function()"),
     ],
 )
 def test_a_stale_name_in_a_source_is_noticed(source: str, stale: str, project: Project) -> None:

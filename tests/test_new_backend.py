@@ -108,7 +108,7 @@ def test_no_file_is_overwritten_and_none_is_written_beside_it(tmp_path, capsys):
 def test_what_cannot_be_imported_is_no_name(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     assert main(["new-backend", "--", name]) == 2
-    assert "is no name of a module" in capsys.readouterr().err
+    assert "is not the name of a module" in capsys.readouterr().err
     assert files_in(tmp_path) == []
 
 
@@ -117,7 +117,7 @@ def test_a_name_that_is_taken_is_refused_before_any_file_is_written(tmp_path, mo
     monkeypatch.setattr("einsumx.cli.commands.new_backend.declared_backends", lambda: {"declared": None})
     monkeypatch.chdir(tmp_path)
     assert main(["new-backend", name]) == 2
-    assert re.search("a name of Python's|is a backend for .* already", capsys.readouterr().err)
+    assert re.search("a module of Python|is a backend for .* already", capsys.readouterr().err)
     assert files_in(tmp_path) == []
 
 
@@ -129,7 +129,7 @@ def test_a_backend_of_einsumx_is_not_written_again(name):
 
 @pytest.mark.parametrize("arrays", ["Grid", "other.Grid", "gridlib.", "gridlib.1", "gridlib.core/x.Grid"])
 def test_arrays_are_a_class_in_the_library(arrays):
-    with pytest.raises(einsumx.EinsumxError, match=r"is no class in gridlib: write gridlib\.Array"):
+    with pytest.raises(einsumx.EinsumxError, match=r"is not a class in gridlib; write gridlib\.Array"):
         package_files("gridlib", arrays)
 
 

@@ -9,7 +9,7 @@ import pytest
 import einsumx
 from einsumx.backends.numpy import ADAPTER, columns, integers, jobs, kernels
 from einsumx.backends.numpy.kernels import sums_inside
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.conformance.subject import backend_subject
 from einsumx.conformance.suite import cases, run
 from einsumx.host import threads

@@ -432,7 +432,7 @@ def test_constants_that_ask_for_gradients_get_them_from_opt_einsum(patched, left
     expression = opt_einsum.contract_expression("ij,jk->ik", weights, (4, 5), constants=[0])
     expression(torch.tensor(B)).sum().backward()
     close(weights.grad[0], B.sum(1))
-    assert left() == ["a constant asks for a gradient"]
+    assert left() == ["a constant requires a gradient"]
 
 
 def test_arrays_are_converted_to_another_backend_by_opt_einsum(patched, left):

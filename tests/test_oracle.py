@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from einsumx.conformance.oracle import LIMIT, expect, expect_gradient, judge
+from einsumx.conformance.kit.oracle import LIMIT, expect, expect_gradient, judge
 
 A = np.array([[1, 2, 3], [4, 5, 6]])
 B = np.array([[1, 0], [2, 1], [0, 3]])

@@ -18,7 +18,7 @@ from stored import EQUATION, LIMIT, Stored, operands, process_pool, smallest
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.host.free_memory import is_out_of_memory
 
 CPU = (
@@ -67,7 +67,9 @@ def less_memory(limit: int = LIMIT) -> Iterator[None]:
     """Within, a warning says that a limit was too much, and names it and a smaller one."""
     with pytest.warns(RuntimeWarning, match="memory ran out") as told:
         yield
-    says = [re.search(r"memory_limit=(\d+); the contraction goes on under (\d+) bytes", str(it.message)) for it in told]
+    says = [
+        re.search(r"memory_limit=(\d+); the contraction continues under (\d+) bytes", str(it.message)) for it in told
+    ]
     pairs = [(int(found[1]), int(found[2])) for found in says if found]
     assert pairs[0][0] == limit
     assert all(after < before for before, after in pairs)

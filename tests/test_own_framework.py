@@ -9,7 +9,7 @@ from backends_under_test import INSTALLED, OTHERS
 import einsumx
 from einsumx.conformance.case import examples
 from einsumx.conformance.frameworks import framework_of
-from einsumx.conformance.oracle import expect
+from einsumx.conformance.kit.oracle import expect
 
 EQUATIONS = examples("""
     ->                  ()

@@ -119,6 +119,25 @@ def test_the_changelog_has_the_version_that_is_packed():
     assert newest == VERSION
 
 
+def test_the_citation_has_the_version_and_the_address():
+    text = (CHECKOUT / "CITATION.cff").read_text()
+    assert re.findall(r"^(?:version|repository-code): (.*)$", text, re.MULTILINE) == [VERSION, SOURCE]
+
+
+@pytest.mark.skipif(not (CHECKOUT / ".ci").exists(), reason="an sdist has no recipe")
+def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_package():
+    recipe = (CHECKOUT / ".ci" / "recipe.yaml").read_text()
+    project = (CHECKOUT / "pyproject.toml").read_text()
+    (python,) = re.findall(r'^requires-python = ">=(.*)"$', project, re.MULTILINE)
+    (required,) = re.findall(r"^dependencies = \[(.*)\]$", project, re.MULTILINE)
+    assert f"  version: {VERSION}\n" in recipe
+    assert recipe.count(SOURCE) == 2
+    assert f'  python_min: "{python}"\n' in recipe
+    run = recipe.partition("  run:\n")[2].partition("  run_constraints")[0]
+    names = [line.strip("- ").replace(" ", "") for line in run.splitlines()[1:]]
+    assert names == [name.strip('" ') for name in required.split(",")]
+
+
 @pytest.mark.skipif(not (CHECKOUT / ".github").exists(), reason="an sdist has no workflows")
 @pytest.mark.skipif(shutil.which("grep") is None, reason="the system has no grep")
 @pytest.mark.parametrize(("tag", "status"), [(f"v{VERSION}", 0), (f"v{VERSION}.1", 1), ("main", 1)])

@@ -17,7 +17,7 @@ from stored import Stored, smallest
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import backends
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.streaming import run as limited
 from einsumx.streaming import worker
 from einsumx.streaming.readers import Reader

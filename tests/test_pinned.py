@@ -262,5 +262,5 @@ def test_cuda_that_pins_nothing_says_so(torch_cuda: FakeCuda) -> None:
     from einsumx.backends.torch import staging as module
 
     module.torch.cuda.cudart().cudaHostRegister = lambda *_: 2
-    with pytest.raises(RuntimeError, match="CUDA does not pin memory of the host: 2"):
+    with pytest.raises(RuntimeError, match="CUDA cannot pin host memory: 2"):
         einsumx.einsum(EQUATION, *map(Stored, operands()), backend="torch", memory_limit=LIMIT)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import einsumx
 from einsumx.adapters.registry import BUILTIN, get_backend
 from einsumx.backends.mxnet.arrays import MXNET_1
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.ir.layout import contiguous, layout_class, reshaped
 from einsumx.ir.ops import (
     Cast,

@@ -191,7 +191,7 @@ def test_nothing_is_held_where_idle_memory_counts(monkeypatch: pytest.MonkeyPatc
     ("size", "error", "text"),
     [
         (-1, ValueError, "at least 0, not -1"),
-        ("much", ValueError, "'much', which is no amount of memory; write '1GiB'"),
+        ("much", ValueError, "'much', which is not an amount of memory; write '1GiB'"),
         (True, TypeError, "a number of bytes or a text such as '1GiB', not True"),
     ],
 )

@@ -113,21 +113,21 @@ def test_threads_take_turns():
 
 @pytest.mark.parametrize("precision", ["exact", 3, ("high", "high")])
 def test_other_values_are_refused(precision):
-    with pytest.raises(BackendError, match="precision= is one of 'default', 'highest', 'high', 'medium' on torch"):
+    with pytest.raises(BackendError, match="precision= must be one of 'default', 'highest', 'high', 'medium' on torch"):
         einsum(EQUATION, a, b, precision=precision)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bool"])
 def test_it_means_nothing_in_other_dtypes(dtype):
     lhs, rhs = (side.to(getattr(torch, dtype)) for side in (a, b))
-    with pytest.raises(BackendError, match=f"precision= is of products of float32, .* of {dtype}; omit it"):
+    with pytest.raises(BackendError, match=f"precision= is for products of float32, .* has {dtype}; omit it"):
         einsum(EQUATION, lhs, rhs, precision="high")
 
 
 def test_it_means_nothing_with_wider_sums_and_in_exact_products_of_integers():
-    with pytest.raises(BackendError, match="and this contraction is of float64"):
+    with pytest.raises(BackendError, match="and this contraction has float64"):
         einsum(EQUATION, a, b, accumulate="float64", precision="high")
-    with pytest.raises(BackendError, match="and this contraction is of int64"):
+    with pytest.raises(BackendError, match="and this contraction has int64"):
         einsum(EQUATION, a.to(torch.int8), b.to(torch.int8), dtype="int64", precision="high")
 
 
@@ -135,7 +135,7 @@ def test_no_graph_records_it():
     def product(lhs, rhs):
         return einsum(EQUATION, lhs, rhs, precision="high")
 
-    says = "precision= does not become part of a graph"
+    says = "a graph of .* does not keep precision="
     with pytest.raises(Exception, match=says):
         torch.compile(product, backend="aot_eager", fullgraph=True)(a, b)
     for mode in ("real", "symbolic"):

@@ -141,7 +141,7 @@ def test_a_density_is_told_and_is_a_share(capsys):
     for share in ("0", "nan", "half"):
         with pytest.raises(SystemExit):
             main(["profile", "ab->a", "30,40", "--density", share])
-        assert f"'{share}' is no share; write a number above 0, up to 1" in capsys.readouterr().err
+        assert f"'{share}' is not a share; write a number above 0, up to 1" in capsys.readouterr().err
 
 
 def test_the_table_has_a_line_for_each_call(capsys):

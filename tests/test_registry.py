@@ -139,7 +139,7 @@ def test_an_entry_point_that_cannot_be_loaded_is_an_error_that_names_it(entry_po
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("examplelib", "examplelib:ExampleArray", r"not an instance of einsumx\.Adapter"),
+        ("examplelib", "examplelib:ExampleArray", r"must be an instance of einsumx\.Adapter"),
         ("example", "einsumx_examplelib.backend:ADAPTER", r"'example' must have the name .* 'examplelib'"),
     ],
     ids=["no adapter", "another name than its arrays' package"],

@@ -26,7 +26,7 @@ from stored import EQUATION, LIMIT, Stored, operands, stored
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.blocked import journal
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.host import files
 from einsumx.storage.maps import mapped_at
 from einsumx.streaming import fingerprints
@@ -101,7 +101,7 @@ def test_an_out_that_was_made_anew_is_computed_anew(kind: str, tmp_path: Path) -
     if kind == "HDF5":
         out.file.close()
     out = KINDS[kind](tmp_path, "new")
-    with pytest.warns(RuntimeWarning, match=r"(\d+) of the \1 finished blocks .*made anew or changed since") as caught:
+    with pytest.warns(RuntimeWarning, match=r"(\d+) of the \1 finished blocks .*replaced or changed since") as caught:
         finished(out, tmp_path / "journal")
     assert caught[0].filename == __file__
     assert is_right(out)
@@ -458,7 +458,7 @@ def old_format(text: str) -> str:
 
 DIGEST = "0" * 32
 DAMAGED, PLAN, OPERANDS = "is damaged", "of another plan", "of other operands"
-VERSION, NONE = "of another version", "no journal of a contraction"
+VERSION, NONE = "of another version", "not the journal of a contraction"
 OTHERS = {
     "an empty line": (DAMAGED, lambda text: lines_of(text, "", "")),
     "zero bytes": (DAMAGED, lambda text: lines_of(text, "\0" * 40)),
@@ -596,7 +596,7 @@ def test_what_is_no_regular_file_is_an_error_at_once(kind: str, tmp_path: Path, 
             monkeypatch.chdir(tmp_path)  # as a socket's name must be short
             with socket.socket(socket.AF_UNIX) as found:
                 found.bind("journal")
-    with pytest.raises(einsumx.JournalError, match="no regular file"):
+    with pytest.raises(einsumx.JournalError, match="not a regular file"):
         finished(mapped(tmp_path / "out.npy"), file)
 
 

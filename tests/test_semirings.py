@@ -294,7 +294,7 @@ def test_a_hybridized_block_records_no_semiring():
     block.hybridize()
     with mx.util.np_shape(True), mx.util.np_array(True):
         ones = mx.np.ones((2, 2))
-        with pytest.raises(BackendError, match="a block of MXNet records no contraction in the semiring 'log'"):
+        with pytest.raises(BackendError, match="a hybridized block of MXNet cannot compute in the semiring 'log'"):
             block(ones, ones)
 
 
@@ -302,18 +302,18 @@ def test_a_hybridized_block_records_no_semiring():
 
 
 def test_functions_that_do_not_distribute_and_names_that_do_not_print_are_refused():
-    with pytest.raises(ValueError, match="'logaddexp' and 'multiply' are not the functions of a semiring; these are: "):
+    with pytest.raises(ValueError, match="einsumx has no semiring of 'logaddexp' and 'multiply'; it has: "):
         Semiring("mine", "logaddexp", "multiply")
     assert Semiring("x" * 60, "maximum", "add").zero == -INFINITY
     for name in ("", "two\nlines", "x" * 61, 3):
-        with pytest.raises(ValueError, match="the name of a semiring is a printable text of up to 60 letters"):
+        with pytest.raises(ValueError, match="the name of a semiring must be a printable text of up to 60 letters"):
             Semiring(name, "maximum", "add")
 
 
 def test_objects_are_refused_under_a_limit_too():
     lhs, rhs = (array.astype(object) for array in matrices())
     for limit in (None, "1 MB"):
-        with pytest.raises(BackendError, match="floating-point numbers alone"):
+        with pytest.raises(BackendError, match="needs floating-point numbers"):
             log.einsum(PRODUCT, lhs, rhs, memory_limit=limit)
 
 
@@ -324,7 +324,7 @@ def test_a_keyword_of_sums_of_products_is_none_of_a_semiring(keyword):
 
 
 def test_a_framework_without_the_functions_says_why():
-    message = "sparse: einsum computes in no semiring but 'boolean', so not in 'log'; the zeros that it does not store"
+    message = "sparse: einsum supports only the semiring 'boolean', not 'log'; the elements that it does not store"
     with pytest.raises(BackendError, match=message):
         log.plan(PRODUCT, (2, 3), (3, 4), backend="sparse")
     assert boolean.plan(PRODUCT, (2, 3), (3, 4), backend="sparse", dtypes="bool").dtype == "bool"

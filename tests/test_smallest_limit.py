@@ -13,7 +13,7 @@ from stored import Stored, smallest
 
 import einsumx
 from einsumx import MemoryLimit, MemoryLimitError, einsum
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 
 class Problem:

@@ -14,7 +14,7 @@ from einsumx.adapters import registry
 from einsumx.adapters.registry import BUILTIN
 from einsumx.backends.mxnet import ADAPTER as MXNET
 from einsumx.cli.main import main
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.ir.ops import Copy
 from einsumx.measuring.calibration import place_of
 
@@ -351,6 +351,6 @@ def test_the_command_prints_the_source(capsys):
 
 def test_the_command_prints_either_code_or_json(capsys):
     assert main(["explain", "--source", "--json", "ij->i", "3,4"]) == 2
-    assert "omit one of them" in capsys.readouterr().err
+    assert "pass one of them" in capsys.readouterr().err
     assert main(["explain", "--source", "ij,jk->ik", "900,800", "800,900", "--memory-limit", "9MB"]) == 2
     assert "has no source" in capsys.readouterr().err

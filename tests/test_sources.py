@@ -12,7 +12,7 @@ import pytest
 from stored import EQUATION, LIMIT, Stored, operands, smallest
 
 import einsumx
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 
 def kept(kind: str, folder: Path, name: str, array: Any) -> Any:
@@ -113,7 +113,7 @@ def test_a_given_out_does_not_count() -> None:
     assert plan.peak_bytes <= 4000 < out.nbytes
     einsumx.einsum(EQUATION, a, b, out=out, memory_limit=4000)
     assert judge(out, expect(EQUATION, a, b))
-    with pytest.raises(ValueError, match="beside shapes, out= is the shape of the result"):
+    with pytest.raises(ValueError, match="next to shapes, out= must be the shape of the result"):
         einsumx.plan(EQUATION, a.shape, b.shape, out=out, memory_limit=4000)
 
 
@@ -158,8 +158,8 @@ class _Text(Stored):
     ("wrong", "error", "says"),
     [
         (_NoShape(), einsumx.BackendError, "no framework for operands of type"),
-        (_NoSlices(), einsumx.BackendError, r"operand 0 .*_NoSlices\) cannot be read by slices: KeyError"),
-        (_OtherRank(np.ones((60, 70))), einsumx.BackendError, "slices of operand 0 .* are no arrays of its rank"),
+        (_NoSlices(), einsumx.BackendError, r"operand 0 .*_NoSlices\) cannot be read by slices \(KeyError"),
+        (_OtherRank(np.ones((60, 70))), einsumx.BackendError, "slices of operand 0 .* are not arrays of the same rank"),
         (_Text(), einsumx.BackendError, r"operand 0 .*_Text\) cannot be read: .*numbers"),
         (np.ma.masked_array(np.ones((60, 70))), einsumx.BackendError, "MaskedArray"),
         (_Gone(np.ones((60, 70))), OSError, "^no such disk$"),
@@ -183,7 +183,7 @@ def test_masked_blocks_are_an_error_and_not_read_as_numbers() -> None:
 
 def test_tensors_that_ask_for_a_gradient_are_not_read_by_another_framework() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(einsumx.BackendError, match="operand 1 asks for a gradient"):
+    with pytest.raises(einsumx.BackendError, match="operand 1 requires a gradient"):
         einsumx.einsum(
             EQUATION, operands()[0], torch.ones(70, 80, requires_grad=True), memory_limit=LIMIT, backend="numpy"
         )

@@ -15,7 +15,7 @@ import pytest
 
 import einsumx
 from einsumx.cli.main import _parser
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 
 PROMISED = Path(__file__).parent / "promised"
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"

@@ -93,7 +93,7 @@ def test_without_a_home_nothing_is_stored_and_calls_go_on(monkeypatch):
     monkeypatch.setenv("LOCALAPPDATA", "relative")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     assert calibrated(NUMPY, "cpu") is NUMPY.cpu
-    with pytest.raises(RuntimeError, match="the home of the user is not known; set EINSUMX_CACHE to a folder"):
+    with pytest.raises(RuntimeError, match="the home folder of the user is not known; set EINSUMX_CACHE to a folder"):
         write("1")
 
 
@@ -162,7 +162,7 @@ def test_a_process_that_hangs_while_it_writes_does_not_make_others_hang(path, mo
         write("2")
     hanging.execute("COMMIT")
     hanging.execute("BEGIN EXCLUSIVE")
-    with pytest.warns(RuntimeWarning, match=r"einsumx ignores what was measured: .*database is locked"):
+    with pytest.warns(RuntimeWarning, match=r"einsumx ignores its stored measurements: .*database is locked"):
         assert read() == []
     hanging.close()
     assert read() == ["1"]
@@ -246,16 +246,16 @@ def damage(path, kind):
         ("a folder", "it is not a regular file"),
         ("CREATE TABLE other (a)", "it has other tables"),
         ("CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n", "other"),
-        ("UPDATE rates SET value = '[1, 2]'", "are no rates for"),
-        ("UPDATE rates SET value = '{\"gemm\": 0}'", "0 is no value for 'gemm'"),
+        ("UPDATE rates SET value = '[1, 2]'", "are not rates for"),
+        ("UPDATE rates SET value = '{\"gemm\": 0}'", "0 is not a value for 'gemm'"),
         ("UPDATE rates SET value = '{\"gemm\": NaN}'", "NaN is not a number in JSON"),
-        ("UPDATE rates SET value = '{\"gemm\": true}'", "True is no value for 'gemm'"),
-        ("UPDATE rates SET value = '{\"gemm\": 1e300}'", "1e+300 is no value for 'gemm'"),
-        ("UPDATE rates SET value = '{\"speed\": 1e9}'", "1000000000.0 is no value for 'speed'"),
+        ("UPDATE rates SET value = '{\"gemm\": true}'", "True is not a value for 'gemm'"),
+        ("UPDATE rates SET value = '{\"gemm\": 1e300}'", "1e+300 is not a value for 'gemm'"),
+        ("UPDATE rates SET value = '{\"speed\": 1e9}'", "1000000000.0 is not a value for 'speed'"),
         ("UPDATE rates SET value = NULL", "Expecting value"),
         ("UPDATE rates SET value = '[[[[' || hex(zeroblob(2000000)) || ']'", "has a number with|Expecting"),
         ("UPDATE rates SET value = CAST(x'7bff7d' AS TEXT)", "Expecting property name"),
-        ("UPDATE rates SET key = 'many'", "are no rates for 'many' threads"),
+        ("UPDATE rates SET key = 'many'", "are not rates for 'many' threads"),
         ("UPDATE rates SET machine = 8", "8 is not a line of text"),
         ("UPDATE rates SET machine = 'AMD' || char(27) || '[2J'", r"is not a line of text"),
     ],
@@ -344,7 +344,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_read(path):
 def test_a_python_without_sqlite_stores_nothing(monkeypatch):
     write("1")
     monkeypatch.setitem(sys.modules, "sqlite3", None)
-    with pytest.warns(RuntimeWarning, match="einsumx ignores what was measured: this Python has no sqlite3"):
+    with pytest.warns(RuntimeWarning, match="einsumx ignores its stored measurements: this Python has no sqlite3"):
         assert read() == []
     with pytest.raises(OSError, match="this Python has no sqlite3"):
         write("2")

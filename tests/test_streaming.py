@@ -18,7 +18,7 @@ from stored import EQUATION, LIMIT, Stored, operands, smallest, stored
 import einsumx
 from einsumx import MemoryLimit
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.storage import maps
 from einsumx.streaming.blocks import Blocks
 from einsumx.streaming.readers import Reader, Source, sources

@@ -190,7 +190,7 @@ def test_an_out_of_inference_mode_is_an_error_outside_of_it(write):
 def test_an_out_whose_elements_share_places_is_an_error(write, strides):
     base = torch.zeros(9)
     for _ in range(2):
-        with pytest.raises(einsumx.BackendError, match="share one place in memory"):
+        with pytest.raises(einsumx.BackendError, match="its elements share memory"):
             write(torch.ones(2, 2), base.as_strided((2, 2), strides))
     assert base.eq(0).all()
 
@@ -694,7 +694,7 @@ def test_a_compiled_plan_takes_no_other_sizes_or_dtypes(dynamic):
     torch.testing.assert_close(function(torch.ones(3, 4), torch.ones(4, 5)), torch.full((3, 5), 4.0))
     for shape, dtype, message in (
         ((6, 4), torch.float32, "operand 0 has (shape|another size along axis 0)"),
-        ((3, 4), torch.float64, "operand 0 has dtype float64, but the plan is made for float32"),
+        ((3, 4), torch.float64, "operand 0 has dtype float64, but the plan is for float32"),
     ):
         with pytest.raises(Exception, match=message):
             function(torch.ones(shape, dtype=dtype), torch.ones(4, 5))
@@ -760,7 +760,9 @@ def test_a_factor_that_has_no_value_in_a_graph_says_what_to_do():
     function = torch.compile(
         lambda c, factor: einsumx.addeinsum(c, "i->i", c, alpha=factor), fullgraph=True, backend="eager"
     )
-    with pytest.raises(Exception, match=r"alpha= is a number, and this .* has no value yet; multiply the result by it"):
+    with pytest.raises(
+        Exception, match=r"alpha= must be a number, and this .* has no value yet; multiply the result by it"
+    ):
         function(torch.ones(3), torch.tensor(2.0))
 
 

@@ -121,7 +121,7 @@ def test_added_sums_semirings_and_exponents_are_recorded():
 
 
 def test_plans_of_proxies_are_an_error_that_says_so():
-    with pytest.raises(einsumx.BackendError, match=r"Proxy are lazy, and einsumx\.einsum alone takes them"):
+    with pytest.raises(einsumx.BackendError, match=r"Proxy are lazy, and only einsumx\.einsum takes them"):
         torch.fx.symbolic_trace(lambda lhs: einsumx.plan("ij->ji", lhs))
 
 

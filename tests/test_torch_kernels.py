@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from einsumx.backends.torch import ADAPTER  # noqa: E402
 from einsumx.backends.torch.choices import copies_turned, loop_axis, product_workspace  # noqa: E402
-from einsumx.conformance.oracle import expect, judge  # noqa: E402
+from einsumx.conformance.kit.oracle import expect, judge  # noqa: E402
 from einsumx.ir.operand import Operand  # noqa: E402
 from einsumx.ir.ops import Matmul  # noqa: E402
 

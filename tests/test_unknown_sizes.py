@@ -103,7 +103,7 @@ def test_what_needs_known_sizes_says_so():
         planned.to_json()
     with pytest.raises(SizeError, match="a plan is written as code for known sizes"):
         planned.source()
-    with pytest.raises(SizeError, match="memory_limit= is for known sizes"):
+    with pytest.raises(SizeError, match="memory_limit= needs all sizes"):
         plan("ij,jk->ik", (None, 3), (3, 4), memory_limit=1000)
 
 

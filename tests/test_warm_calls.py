@@ -249,7 +249,7 @@ def test_equal_labels_are_one_label_and_errors_show_each_as_it_is(operands):
     a, b, _ = operands
     einsum(a, [0, 1], b, [1, 2], [0, 2])
     assert float(einsum(a, [0, True], b, [1.0, 2], [0, 2])[0, 0]) == 2
-    with pytest.raises(einsumx.EquationError, match="label True stands twice"):
+    with pytest.raises(einsumx.EquationError, match="label True appears twice"):
         einsum(a, [0, True], b, [True, 2], [True, True])
 
 
@@ -362,7 +362,7 @@ def test_out_and_an_order_contradict_each_other_also_after_each_alone(operands):
     for _ in range(2):
         einsum(MATRIX, a, b, out=out)
         einsum(MATRIX, a, b, order="C")
-        with pytest.raises(ValueError, match="omit one of them"):
+        with pytest.raises(ValueError, match="pass one of them"):
             einsum(MATRIX, a, b, out=out, order="C")
 
 

@@ -269,7 +269,7 @@ def test_a_store_that_cannot_be_written_is_logged_once_and_findings_stay_in_memo
             wisdom.record(NUMPY, "cpu", f"{KEY} {number}", finding())
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.message.startswith("einsumx keeps its measurements in memory alone: ")
+    assert record.message.startswith("einsumx keeps its measurements only in memory: ")
     assert wisdom.find(NUMPY, "cpu", f"{KEY} 2") == finding()
 
 
@@ -337,7 +337,7 @@ def test_forgetting_is_for_some_backends_or_devices_alone(capsys, folder):
     assert told(capsys, "--forget", "--backend", "torch", "mxnet")["count"] == 1
     assert [row["backend"] for row in told(capsys)["rates"]] == ["numpy"]
     assert main(["wisdom", "--forget"]) == 0
-    assert capsys.readouterr().out == f"1 removed from {folder}\n"
+    assert capsys.readouterr().out == f"1 row removed from {folder}\n"
     assert main(["wisdom"]) == 0
     assert capsys.readouterr().out == f"nothing is stored in {folder}\n"
 
@@ -364,7 +364,10 @@ def test_of_an_exported_file_the_rows_for_this_machine_are_imported(capsys, tmp_
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"machine": "Elbrus, 8 cores"}, "it was measured elsewhere: 'numpy, cpu, "),
+        (
+            {"machine": "Elbrus, 8 cores"},
+            "it was measured with another version of einsumx, processor or BLAS: 'numpy, cpu, ",
+        ),
         ({"machine": 8}, "8 is not a line of text"),
         ({"device": "cpu\x1b[2J"}, "is not a line of text"),
         ({"device": "\ud800"}, "is not a line of text"),
@@ -389,11 +392,11 @@ def test_a_file_with_a_malformed_row_or_from_elsewhere_is_not_imported(capsys, t
     for name, item in change.items():
         place = next((each for each in (value["selection"], value) if name in each), row)
         place[name] = item
-    data["plans"] = [row] if "elsewhere" in reason else [good, row]
+    data["plans"] = [row] if "measured" in reason else [good, row]
     bundle.write_text(json.dumps(data))
     assert main(["wisdom", "--import", str(bundle)]) == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert error.startswith(f"einsumx wisdom: error: {bundle} is not imported: ")
+    assert error.startswith(f"einsumx wisdom: error: {bundle} cannot be imported: ")
     assert reason in error
     assert told(capsys)["plans"] == []
 
@@ -403,8 +406,8 @@ def test_a_file_with_a_malformed_row_or_from_elsewhere_is_not_imported(capsys, t
     [
         ("", "Expecting value"),
         (b"\xff\xfe\x00", "utf-8"),
-        ("[1, 2]", "it has no wisdom of format 1 in it"),
-        ('{"format": 2, "plans": [], "rates": []}', "it has no wisdom of format 1 in it"),
+        ("[1, 2]", "it has no wisdom of format 1"),
+        ('{"format": 2, "plans": [], "rates": []}', "it has no wisdom of format 1"),
         ('{"format": 1, "plans": {}, "rates": []}', "is not a list of at most 4096 rows"),
         ('{"format": 1, "plans": [%s 1], "rates": []}' % ("1," * 4096), "is not a list of at most 4096 rows"),
         ('{"format": 1, "plans": [%s], "rates": []}' % ("[" * DEEP + "]" * DEEP), "nested too deeply"),
@@ -423,7 +426,7 @@ def test_what_is_no_exported_file_is_not_imported(capsys, tmp_path, text, reason
 
 def test_what_cannot_be_exported_ends_in_status_2(capsys, tmp_path):
     assert main(["wisdom", "--export", str(tmp_path / "none" / "all.json")]) == 2
-    assert "all.json is not exported: [Errno 2] No such file or directory" in capsys.readouterr().err
+    assert "all.json cannot be written: [Errno 2] No such file or directory" in capsys.readouterr().err
 
 
 # -- blocks ---------------------------------------------------------------------------------------------------------

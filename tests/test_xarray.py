@@ -109,7 +109,7 @@ def test_keywords_are_einsumx_s():
 @pytest.mark.parametrize(
     ("call", "error", "says"),
     [
-        (dot, EquationError, "one DataArray or more"),
+        (dot, EquationError, "at least one DataArray"),
         (lambda: dot(RAIN, AREA.values), BackendError, "operand 1 is .*ndarray.*call einsumx.einsum for other arrays"),
         (lambda: dot(RAIN.to_dataset()), BackendError, r"operand 0 is .*Dataset.*map\(\)"),
         (lambda: dot(RAIN, AREA, dim="tim"), SizeError, r"'tim'; there are \['time', 'basin', 'user'\]"),

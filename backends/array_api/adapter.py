@@ -12,7 +12,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Exponents, OutAccess, Semirings
-from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, type_name, wrong_type_error
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import REFUSALS, BackendError, EinsumxError, SizeError
 from einsumx.host.free_memory import is_out_of_memory
@@ -64,8 +64,8 @@ class ArrayApiBlocks(BlockAccess):
             _write_nothing(out)
         except REFUSALS as error:
             raise BackendError(
-                f"a {type_name(type(out))} cannot be written to ({error}), so that no result is put together of "
-                "blocks under this memory_limit=; with a larger one it comes in one"
+                f"a {type_name(type(out))} cannot be written to ({error}), so einsumx cannot write the result block by "
+                "block; raise memory_limit= until the result fits into one block"
             ) from error
         return out
 
@@ -157,7 +157,7 @@ class ArrayApiAdapter(Adapter):
             return import_module("array_api_strict")
         except ImportError as error:
             raise BackendError(
-                "array_api is the backend of many libraries, and no array says which one is meant; pass arrays, "
+                "the backend array_api serves many libraries, and no operand says which one; pass at least one array, "
                 f"or {self.install}"
             ) from error
 
@@ -259,7 +259,7 @@ class ArrayApiAdapter(Adapter):
             with suppress(BackendError):
                 if self.dtype(name) == dtype:
                     return name
-        raise BackendError(f"{self.name}: einsum computes in no dtype {dtype}")
+        raise dtype_error(self.name, dtype)
 
     def promote(self, dtypes: Sequence[str]) -> str:
         self.function("result_type")
@@ -267,7 +267,7 @@ class ArrayApiAdapter(Adapter):
             return super().promote(dtypes)
         except TypeError as error:
             raise BackendError(
-                f"the array API standard has no promotion of {' and '.join(dtypes)}; cast them, or pass dtype="
+                f"the array API standard does not promote {' and '.join(dtypes)}; cast one of them, or pass dtype="
             ) from error
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
@@ -278,7 +278,10 @@ class ArrayApiAdapter(Adapter):
         # The standard's rule: a Python scalar adopts the array's dtype, which must be of the same or a wider kind.
         kinds = {bool: "b", int: "iufc", float: "fc", complex: "c"}[type(value)]
         if dtype_kind(dtype) not in kinds:
-            raise BackendError(f"the array API standard does not mix a Python {type(value).__name__} with {dtype}")
+            raise BackendError(
+                f"the array API standard does not combine a Python {type(value).__name__} with an array of dtype "
+                f"{dtype}; convert one of them"
+            )
         return self.xp.asarray(value, dtype=self.dtype(dtype), **self.beside(like))
 
     def beside(self, like: Array) -> dict[str, Any]:
@@ -305,7 +308,7 @@ class ArrayApiAdapter(Adapter):
                 message = str(error).partition("\n")[0]
                 raise self._op_error(op, f"raises {type(error).__name__}: {message}") from error
             if shape not in (None, tuple(result.shape)) or self.dtype_name(result.dtype) != dtype:
-                raise self._op_error(op, f"gives {result.dtype} {tuple(result.shape)} and not {dtype} {shape}")
+                raise self._op_error(op, f"returns {result.dtype} {tuple(result.shape)}, not {dtype} {shape}")
             return result
 
         return checked
@@ -313,8 +316,8 @@ class ArrayApiAdapter(Adapter):
     def _op_error(self, op: ops.Op, failure: str) -> BackendError:
         """The error for a library that violates the standard."""
         return BackendError(
-            f"the {op.name} of this contraction fails, as {self._library} {failure}; convert the "
-            "operands to arrays of another framework"
+            f"{self._library} cannot run the {op.name} of this contraction: it {failure}; convert the operands to "
+            "arrays of another framework"
         )
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
@@ -363,7 +366,7 @@ class ArrayApiAdapter(Adapter):
         return self.dtype_name(array.dtype) == "bool"
 
     def native(self, equation: str, arrays: Sequence[Array]) -> Array:
-        raise BackendError("the array API standard has no einsum")
+        raise BackendError("the array API standard has no einsum; call einsumx.einsum")
 
     def to_numpy(self, array: Array) -> Any:
         try:
@@ -371,9 +374,13 @@ class ArrayApiAdapter(Adapter):
         except TypeError:  # NumPy has no such dtype
             raise
         except REFUSALS as error:
-            raise BackendError(f"{self._library} makes no NumPy array of its own: {error}; convert it first") from error
+            raise BackendError(
+                f"{self._library} does not convert its arrays to NumPy by itself: {error}; convert the array first"
+            ) from error
         if host.shape != tuple(array.shape) or host.dtype == object:
-            raise BackendError(f"{self._library} makes no NumPy array of its own; convert it first")
+            raise BackendError(
+                f"{self._library} does not convert its arrays to NumPy by itself; convert the array first"
+            )
         return host
 
 

@@ -109,7 +109,7 @@ def read_operands(operands: Sequence[Any]) -> Operands:
     """
     for number, operand in enumerate(operands):
         if not isinstance(operand, da.Array) and is_stored(operand):
-            raise BackendError(f"operand {number} is stored; dask.array.from_array makes a Dask array of it")
+            raise BackendError(f"operand {number} is a stored array next to Dask arrays; pass dask.array.from_array(x)")
     metas = [operand._meta if isinstance(operand, da.Array) else operand for operand in operands]
     adapter, metas = arrays_of(metas, None)
     arrays = tuple([
@@ -162,7 +162,7 @@ def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:
             if isnan(size) and len(_axes_of(label, arrays, labels)) > 1:
                 raise SizeError(
                     f"operand {number} has shape {shape}, where the size of axis {axis} is not known, and other axes "
-                    "share its label; call compute_chunk_sizes() of each array of which sizes are not known"
+                    "share its label; call compute_chunk_sizes() on each such array"
                 )
     assumed = [
         tuple([_ASSUMED * len(parts) if isnan(size) else size for size, parts in zip(shape, array.chunks)])
@@ -173,8 +173,8 @@ def _sized(written: Written, arrays: Sequence[Any]) -> SizedEquation:
         for number, (shape, term) in enumerate(zip(shapes, sized.inputs)):
             if any(isnan(size) and label in sized.output for size, label in zip(shape, term)):
                 raise SizeError(
-                    f"operand {number} has shape {shape}, and a sum over nothing needs all sizes of its result; call "
-                    "compute_chunk_sizes() of it"
+                    f"operand {number} has shape {shape}; a summed label has size 0, and the zeros of the result need "
+                    "all sizes; call compute_chunk_sizes() on the operand"
                 )
     return sized
 

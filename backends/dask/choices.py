@@ -145,7 +145,10 @@ def program_of_sizes(
     operands = []
     for number, (shape, sizes) in enumerate(zip(equation.shapes, chunk_sizes)):
         if len(sizes) != len(shape) or 0 in sizes:
-            raise SizeError(f"operand {number} has shape {shape}, which has no chunks of {tuple(sizes)}")
+            raise SizeError(
+                f"operand {number} has shape {shape}, and chunks of {tuple(sizes)} do not fit; give a positive size "
+                "for each axis"
+            )
         chunks = tuple([of_size(size, most) for size, most in zip(shape, sizes)])
         operands.append(ChunkedOperand(chunks, dtypes[0]))
     return chunked_program(equation, operands, dtypes, optimize, CHUNK_BYTES)

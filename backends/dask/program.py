@@ -8,7 +8,7 @@ from math import ceil, prod
 from typing import TypeAlias
 
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, SizeError, excerpt, visible
+from einsumx.errors import BackendError, SizeError, counted, excerpt, visible
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation, label_names
 from einsumx.ir.operand import Path
@@ -169,17 +169,23 @@ class ChunkedProgram:
 def check_operands(program: ChunkedProgram, operands: Sequence[ChunkedOperand]) -> None:
     """Raise SizeError or BackendError if operands are not like those of a program."""
     if len(operands) != len(program.operands):
-        raise SizeError(f"the plan takes {len(program.operands)} operands, not {len(operands)}")
+        raise SizeError(f"the plan takes {counted(len(program.operands), 'operand')}, not {len(operands)}")
     for number, (operand, planned) in enumerate(zip(operands, program.operands)):
         if operand.chunks != planned.chunks:
             raise SizeError(
                 f"operand {number} has shape {operand.shape} in chunks {excerpt(str(operand.chunks))}, but the plan is "
-                f"for {planned.shape} in chunks {excerpt(str(planned.chunks))}"
+                f"for {planned.shape} in chunks {excerpt(str(planned.chunks))}; rechunk it, or make another plan"
             )
         if operand.dtype != planned.dtype:
-            raise BackendError(f"operand {number} has dtype {operand.dtype}, but the plan is for {planned.dtype}")
+            raise BackendError(
+                f"operand {number} has dtype {operand.dtype}, but the plan is for {planned.dtype}; cast it, or make "
+                "another plan"
+            )
         if planned.same_as not in (None, operand.same_as):
-            raise BackendError(f"operand {number} is another array than operand {planned.same_as}, unlike in the plan")
+            raise BackendError(
+                f"operands {planned.same_as} and {number} are two arrays, but the plan is for one that is passed "
+                "twice; make another plan"
+            )
 
 
 # -- chunks along one axis: where they are cut, and how they are split, merged and aligned --------------------

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import BlockAccess, Exponents, Semirings, TracedLoops
-from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, type_name, wrong_type_error
 from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.replacement import Function, Name, own, say_native
 from einsumx.algebra.powers import traced_exponent, traced_powers
 from einsumx.backends.jax.loops import JaxLoops
 from einsumx.dtypes import itemsize, kind
-from einsumx.errors import BackendError, excerpt, shown
+from einsumx.errors import BackendError, shown
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.ir.bind import planned_sizes
 from einsumx.ir.operand import Operand
@@ -64,11 +64,14 @@ class JaxBlocks(BlockAccess):
     def check_eager(self, array: Array) -> None:
         if self.adapter._is_traced(array) or self.adapter._is_traced(self.adapter._probe()):
             raise BackendError(
-                "a plan in blocks is made of shapes or of arrays with values, not while jax.jit, jax.grad or jax.vmap "
-                "traces them"
+                "plan cannot keep a memory_limit= while jax.jit, jax.grad or jax.vmap traces the operands; pass "
+                "shapes, or call einsum"
             )
         if len(array.sharding.device_set) > 1:
-            raise BackendError(f"memory_limit= is for arrays on one device, and not on {self.adapter.device(array)}")
+            raise BackendError(
+                f"memory_limit= is for arrays on one device, and not on {self.adapter.device(array)}; move the array "
+                "to one device, or omit memory_limit="
+            )
 
     def add(self, total: Array, part: Array) -> Array:
         return self._added(total, part)
@@ -258,7 +261,7 @@ class JaxAdapter(Adapter):
         except TypeError:
             name = str(dtype)
         if name not in _NUMBERS and name != "bool":
-            raise BackendError(f"jax: einsum computes in no dtype {excerpt(name)}")
+            raise dtype_error(self.name, name)
         return name
 
     def copied_bytes(self, op: Op, operands: Sequence[Operand]) -> int:
@@ -294,8 +297,9 @@ class JaxAdapter(Adapter):
         dtype = self.xp.dtype(name)
         if self._jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise BackendError(
-                f"jax would quietly compute in {self._jax.dtypes.canonicalize_dtype(dtype).name}, not {name}: its "
-                "64-bit types are off (jax.config.update('jax_enable_x64', True))"
+                f"jax would compute in {self._jax.dtypes.canonicalize_dtype(dtype).name}, not {name}, because its "
+                "64-bit types are off; switch them on at the start of the program: "
+                "jax.config.update('jax_enable_x64', True)"
             )
         return dtype
 
@@ -477,7 +481,7 @@ class JaxAdapter(Adapter):
         kinds = self._jax.sharding.PartitionSpec, self._jax.sharding.NamedSharding
         if options.out_sharding is not None and not isinstance(options.out_sharding, kinds):
             raise BackendError(
-                f"out_sharding= is a PartitionSpec or a NamedSharding, not {shown(options.out_sharding)}"
+                f"out_sharding= must be a PartitionSpec or a NamedSharding, not {shown(options.out_sharding)}"
             )
         return JaxAdapter(options)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, OutAccess, Semirings
-from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, wrong_type_error
 from einsumx.adapters.replacement import Function, Name
 from einsumx.backends.mlx.choices import integer_workspace, workspace
 from einsumx.dtypes import adopts, kind, wrapped
@@ -49,8 +49,8 @@ class MlxBlocks(BlockAccess):
             self.xp.eval(array)
         except ValueError as error:  # of an array that mx.compile or mx.vmap traces
             raise BackendError(
-                "memory_limit= works for arrays, not while mx.compile or mx.vmap traces them, because nothing is "
-                "computed there; call einsum outside of the trace, or omit memory_limit="
+                "memory_limit= works for arrays, not while mx.compile or mx.vmap traces them; call einsum outside of "
+                "the trace, or omit memory_limit="
             ) from error
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:
@@ -170,12 +170,12 @@ class MlxAdapter(Adapter):
         try:
             return self._names[dtype]
         except KeyError:
-            raise BackendError(f"mlx: einsum computes in no dtype {shown(dtype)}") from None
+            raise dtype_error(self.name, dtype) from None
 
     def dtype(self, name: str) -> Any:
         dtype = getattr(self.xp, "bool_" if name == "bool" else name, None)
         if not isinstance(dtype, self.xp.Dtype):
-            raise BackendError(f"{self.name} has no dtype {shown(name)}")
+            raise dtype_error(self.name, name)
         return dtype
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
@@ -184,7 +184,7 @@ class MlxAdapter(Adapter):
         if not adopts(dtype, type(value)):
             dtype = _DEFAULTS[type(value)]
         if kind(dtype) in "iu" and wrapped(int(value.real), dtype) != value:
-            raise BackendError(f"mlx converts no {shown(value)} to {dtype}, the dtype of the arrays; pass dtype=")
+            raise BackendError(f"mlx does not convert {shown(value)} to {dtype}, the dtype of the arrays; pass dtype=")
         return self.xp.array(value, dtype=self.dtype(dtype))
 
     # -- primitives -------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class MlxAdapter(Adapter):
 
     def to_numpy(self, array: Array) -> Any:
         if array.dtype == self.xp.bfloat16:
-            raise TypeError("NumPy has no bfloat16")
+            raise TypeError("NumPy has no bfloat16; cast the array to float32 first")
         return import_module("numpy").array(array)  # a copy, as an array may be assigned to later
 
     def synchronize(self, array: Array) -> None:

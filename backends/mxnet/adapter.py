@@ -37,14 +37,17 @@ class MxnetOut(OutAccess):
             return
         if self.adapter.gradients.in_graph(out):
             raise BackendError(
-                "autograd has recorded this out= already, or has it for a variable, and records no second value of it; "
-                "omit out= and use the result"
+                "out= is a variable of autograd, or autograd has recorded a value of it already; omit out= and use "
+                "the result"
             )
         if any(map(self.adapter.gradients.in_graph, operands)):
             with autograd.pause(), self.adapter.mx.util.np_shape(True):
                 overlaps = any(self.xp.may_share_memory(out, operand) for operand in operands)
             if overlaps:
-                raise BackendError("out= overlaps an operand, of which autograd needs the values as they are")
+                raise BackendError(
+                    "out= shares memory with an operand, whose values autograd needs later; pass another array, or "
+                    "omit out="
+                )
 
     def write(self, out: Array, result: Array) -> None:
         with self.adapter.mx.util.np_shape(True):
@@ -188,8 +191,8 @@ class MxnetAdapter(MxnetArrays, Adapter):
         def record(*operands: Array) -> Array:
             if len(operands) < len(program.operands):
                 raise BackendError(
-                    "an expression with constants cannot be traced: MXNet records what is computed of a block's inputs "
-                    "and parameters alone; call einsum, with the constant as one of these"
+                    "MXNet cannot trace an expression with constants, because a block computes only from its inputs "
+                    "and parameters; call einsum, and pass the constant as one of them"
                 )
             return recorded(program, self)(*operands)
 
@@ -225,7 +228,7 @@ class SymbolAdapter(MxnetAdapter):
         return self.mx.sym.npx
 
     def signature(self, array: Array) -> Signature:
-        raise BackendError("MXNet's symbols have no sizes yet: einsum alone takes them, and without out=")
+        raise BackendError("MXNet's symbols have no sizes yet, so only einsum takes them; call einsum without out=")
 
     def signatures(self, written: Written, arrays: Sequence[Array]) -> tuple[Signature, ...]:
         return signatures(written, arrays)

@@ -146,9 +146,7 @@ class MxnetArrays(Arrays):
 
     def dtype(self, name: str) -> str:
         if name not in _DTYPES:
-            raise BackendError(
-                f"mxnet: einsum computes in no dtype {shown(name)}, only in {', '.join(sorted(_DTYPES))}"
-            )
+            raise BackendError(f"mxnet: einsum does not support dtype {shown(name)}, only {', '.join(sorted(_DTYPES))}")
         return name
 
     def promote(self, dtypes: Sequence[str]) -> str:
@@ -160,7 +158,7 @@ class MxnetArrays(Arrays):
         names = {self.dtype(name) for name in dtypes} - {"bool"} or {"bool"}
         floats = {name for name in names if kind(name) == "f"}
         if names == {"int8", "uint8"}:
-            raise BackendError("mxnet computes in no dtype that holds both int8 and uint8; pass dtype='int32'")
+            raise BackendError("mxnet does not promote int8 and uint8; cast one of them, or pass dtype='int32'")
         return max(floats or names, key=itemsize)
 
     # -- from Python and NumPy, and back ------------------------------------------------------------------
@@ -174,10 +172,12 @@ class MxnetArrays(Arrays):
             "f": promoted if kind(promoted) == "f" else "float32",
         }.get(host.dtype.kind)
         if target is None:
-            raise BackendError(f"mxnet has no arrays of {host.dtype}: {shown(value)}")
+            raise BackendError(
+                f"mxnet does not support {host.dtype}, the dtype of {shown(value)}; pass numbers of another dtype"
+            )
         array = host.astype(target)
         if kind(target) in "iu" and (array != host).any():
-            raise BackendError(f"{shown(value)} does not fit the {target} of the other operands; pass an array")
+            raise BackendError(f"{shown(value)} does not fit dtype {target} of the other operands; pass an array")
         return self.from_numpy(array, "cpu" if like is None else self.device(like))
 
     def from_numpy(self, array: Any, device: str = "") -> Array:

@@ -50,8 +50,8 @@ def signatures(written: Written, symbols: Sequence[Any]) -> tuple[Signature, ...
     for number, (term, fact) in enumerate(zip(terms, facts)):
         if fact.shape is None and ... in term:
             raise UnknownRankError(
-                f"operand {number} is a symbol without a shape, so how many axes its ellipsis stands for is not known; "
-                f"write labels in its place, or declare the shape of the variable\n  {excerpt(str(written))}"
+                f"operand {number} is a symbol without a shape, so the number of axes of its ellipsis is not known; "
+                f"write labels instead of the ellipsis, or declare the shape of the variable\n  {excerpt(str(written))}"
             )
     shapes = [(None,) * len(term) if fact.shape is None else fact.shape for term, fact in zip(terms, facts)]
     labels = list(map(_labels, terms, shapes))
@@ -83,8 +83,8 @@ def recorded(program: Program, adapter: MxnetArrays) -> Run:
     """
     if isinstance(program.algebra, SemiringAlgebra) and not program.algebra.is_boolean:
         raise BackendError(
-            f"a block of MXNet records no contraction in the semiring {program.algebra.name!r}; call the block before "
-            "it is hybridized"
+            f"a hybridized block of MXNet cannot compute in the semiring {program.algebra.name!r}; call the block "
+            "without hybridize()"
         )
     sized = program.contraction.equation
     sizes = tuple(max(size, 2) for size in sized.sizes)

@@ -124,7 +124,7 @@ def _msort(np: Any, array: Any) -> Any:
 
 
 def _gone(*_: Any) -> Any:
-    raise BackendError("NumPy has no functions of finance any more: they are in the package numpy-financial")
+    raise BackendError("NumPy has no financial functions any more; use the package numpy-financial")
 
 
 _ALIASES = {

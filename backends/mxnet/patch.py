@@ -52,8 +52,8 @@ def _replacing(native: Function, operand: type) -> Function:
 def _say_native(equation: str) -> None:
     """Warn that MXNet's own einsum is used; Python shows a warning once for each place and equation."""
     warn(
-        f"MXNet's own, slow einsum is recorded for {shown(equation)}: how many axes the ellipsis stands for is not "
-        "known of symbols without shapes; write labels in its place, or declare the variable's shape",
+        f"{shown(equation)} runs MXNet's own, slow einsum, because a symbol without a shape does not say how many axes "
+        "its ellipsis stands for; write labels instead of the ellipsis, or declare the shape of the variable",
         stacklevel=4,
     )
 

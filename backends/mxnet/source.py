@@ -17,7 +17,7 @@ class NoSemirings(MxnetSemirings):
     """What says that there is no code."""
 
     def elementwise(self, name: str, lhs: Array, rhs: Array) -> Array:
-        raise BackendError('mxnet: plans in a semiring are no code of its functions alone; take source("numpy")')
+        raise BackendError('mxnet has no code for a plan in a semiring; call source("numpy")')
 
     def reduced(self, name: str, array: Array, axes: tuple[int, ...]) -> Array:
         return self.elementwise(name, array, array)

@@ -13,9 +13,9 @@ from operator import attrgetter, itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
-from einsumx.adapters.operand_types import extension_error, wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, extension_error, wrong_type_error
 from einsumx.dtypes import FLOATS, NAMED, itemsize, kind, wrapped
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import broadcast, contiguous, layout_class, memory_order
 from einsumx.ir.operand import Operand
@@ -146,7 +146,7 @@ class NumpyAdapter(Adapter):
             return name
         if dtype.isbuiltin == 2:
             wider = "int8" if "int" in name else "float32"
-            raise BackendError(f"{self.name}: einsum computes in no dtype {name}; cast first: x.astype({wider!r})")
+            raise BackendError(f"{self.name}: einsum does not support dtype {name}; cast first: x.astype({wider!r})")
         raise BackendError(f"{self.name}: einsum needs numbers, not dtype {dtype}")
 
     def dtype(self, name: Any) -> Any:
@@ -157,7 +157,7 @@ class NumpyAdapter(Adapter):
         except ImportError:
             raise BackendError(f"{self.name} has no dtype 'bfloat16'; pip install ml_dtypes, which adds it") from None
         except TypeError:
-            raise BackendError(f"{self.name} has no dtype {shown(name)}") from None
+            raise dtype_error(self.name, name) from None
 
     def promote(self, dtypes: Sequence[str]) -> str:
         own = list(map(self.dtype, dtypes))
@@ -165,7 +165,7 @@ class NumpyAdapter(Adapter):
             return self.dtype_name(self.xp.result_type(*own))
         except TypeError:
             names = " and ".join(dtypes)
-            raise BackendError(f"{self.name} promotes {names} to no common dtype; cast an operand first") from None
+            raise BackendError(f"{self.name} has no common dtype for {names}; cast an operand first") from None
 
     def scalar(self, value: complex | Sequence[Any], like: Array, dtype: str) -> Array:
         if isinstance(value, list | tuple) and hasattr(self.xp, "VisibleDeprecationWarning"):

@@ -60,7 +60,7 @@ class NumpyOut(OutAccess):
 
     def check(self, out: Array, operands: Sequence[Array]) -> None:
         if not out.flags.writeable:
-            raise BackendError("out= is a read-only array")
+            raise BackendError("out= is a read-only array; pass a writable one")
 
     def update(self, alpha: Any, result: Array, beta: Any, out: Array, dtype: str) -> None:
         if dtype == "object":  # an object may raise an error, which must leave out= as it was

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings
-from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, type_name, wrong_type_error
 from einsumx.adapters.replacement import Name
 from einsumx.backends.paddle.choices import DTYPES, INTEGERS, MAX_AXES, WIDER, adopted, is_number, promoted, workspace
 from einsumx.dtypes import kind
-from einsumx.errors import BackendError, SizeError, shown
+from einsumx.errors import BackendError, SizeError
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.bind import planned_sizes
@@ -83,7 +83,7 @@ class PaddleOut(OutAccess):
         if any(map(self.adapter.gradients.needed, (out, *operands))):
             raise BackendError("paddle does not differentiate through out=; omit it, or use paddle.no_grad()")
         if out.size > 1 and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides)):
-            raise BackendError("out= is an expanded tensor: several of its elements share one place in memory")
+            raise BackendError("out= is an expanded tensor, whose elements share memory; pass out.clone()")
 
     def write(self, out: Array, result: Array) -> None:
         self.write_new(out, self.adapter.copy(result) if self.may_overlap(out, result) else result)
@@ -184,7 +184,7 @@ class PaddleAdapter(Adapter):
             return
         if kind.__name__ == "Variable":
             raise BackendError(
-                f"einsum takes no {type_name(kind)} of Paddle's old static graphs; leave FLAGS_enable_pir_api on"
+                f"einsum takes no {type_name(kind)} of Paddle's old static graphs; do not set FLAGS_enable_pir_api=0"
             )
         raise wrong_type_error(kind, "paddle.Tensor")
 
@@ -208,11 +208,11 @@ class PaddleAdapter(Adapter):
         try:
             return self._names[dtype]
         except KeyError:
-            raise BackendError(f"paddle: einsum computes in no dtype {dtype}") from None
+            raise dtype_error(self.name, dtype) from None
 
     def dtype(self, name: str) -> Any:
         if name not in DTYPES:
-            raise BackendError(f"paddle: einsum computes in no dtype {shown(name)}")
+            raise dtype_error(self.name, name)
         return getattr(self.xp, name)
 
     def promote(self, dtypes: Sequence[str]) -> str:
@@ -273,7 +273,8 @@ class PaddleAdapter(Adapter):
         axes = len(op.shape if isinstance(op, Reshape | Zeros) else op.result_shape(shapes))
         if axes > MAX_AXES:
             raise BackendError(
-                f"paddle's tensors have at most {MAX_AXES} axes, and this contraction needs one with {axes}"
+                f"paddle's tensors have at most {MAX_AXES} axes, and this contraction needs {axes}; merge axes that "
+                "always occur together"
             )
         match op:
             case Transpose():
@@ -352,7 +353,9 @@ class GraphAdapter(PaddleAdapter):
 
     def signature(self, array: Array) -> Signature:
         if not array.is_dense_tensor_type():
-            raise BackendError("einsum takes dense tensors, not sparse or distributed values of a static graph")
+            raise BackendError(
+                "einsum takes dense tensors, not sparse or distributed values of a static graph; pass a dense tensor"
+            )
         shape = planned_sizes([size if is_number(size) else None for size in array.shape])
         return array.__class__, shape, array.dtype, ""
 

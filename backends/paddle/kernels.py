@@ -47,7 +47,7 @@ def not_dense_error(array: Array) -> BackendError:
         return BackendError(
             "einsum takes dense tensors, not sparse ones; x.to_dense() makes one, with memory for all its zeros"
         )
-    return BackendError("einsum takes dense tensors, not selected rows or tensors that have no memory yet")
+    return BackendError("einsum takes dense tensors, not selected rows or tensors without memory; pass a dense tensor")
 
 
 def _memory(array: Array) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Run, Signature
 from einsumx.adapters.facets import Arithmetic, Exponents
-from einsumx.adapters.operand_types import wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, wrong_type_error
 from einsumx.adapters.registry import get_backend
 from einsumx.dtypes import kind as dtype_kind
 from einsumx.errors import BackendError
@@ -86,10 +86,14 @@ class SparseAdapter(Adapter):
     exponents = cached_property(SparseExponents)
     missing = MappingProxyType(
         {
-            "blocks": "nobody knows before how many elements a sparse result stores, so that no memory_limit= can be "
-            "kept; omit it",
-            "semirings": "the zeros that it does not store are the zero of no other semiring than 'max-times'; "
-            "contract x.todense()",
+            "blocks": (
+                "the number of elements that a sparse result stores is not known before, so memory_limit= is not "
+                "supported; omit it"
+            ),
+            "semirings": (
+                "the elements that it does not store are 0, which is the zero of no other semiring than 'max-times'; "
+                "contract x.todense()"
+            ),
         }
     )
 
@@ -131,7 +135,7 @@ class SparseAdapter(Adapter):
         _, shape, dtype, nnz, fill = signature
         if fill != 0:
             raise BackendError(
-                f"its elements that are not stored are {fill}, and einsum takes sparse arrays whose others are 0; "
+                f"its fill value is {fill}, and einsum takes sparse arrays whose fill value is 0; "
                 "sparse.COO.from_numpy(x.todense()) makes one, with memory for all elements"
             )
         return Operand(tuple(shape), self.dtype_name(dtype), nnz=nnz)
@@ -264,7 +268,7 @@ def _letters(count: int) -> list[str]:
 def _dtype_name(dtype: Any) -> str:
     name: str = get_backend("numpy").dtype_name(dtype)
     if name not in TRAITS.dtypes:  # type: ignore[operator]
-        raise BackendError(f"sparse: einsum computes in no dtype {name}")
+        raise dtype_error("sparse", name)
     return name
 
 

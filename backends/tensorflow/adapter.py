@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from einsumx.adapters.base import Adapter, Array, Signature
 from einsumx.adapters.facets import Arithmetic, BlockAccess, Gradients, OutAccess, Semirings, TracedLoops
-from einsumx.adapters.operand_types import type_name, wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, type_name, wrong_type_error
 from einsumx.adapters.replacement import Name
 from einsumx.backends.tensorflow.choices import MOST_SLICED, grouped, is_wide_broadcast, sum_passes
 from einsumx.dtypes import itemsize, kind
@@ -273,12 +273,12 @@ class TensorflowAdapter(Adapter):
         except TypeError:
             name = str(dtype)
         if name not in _DTYPES:
-            raise BackendError(f"tensorflow: einsum computes in no dtype {shown(name)}")
+            raise dtype_error(self.name, name)
         return name
 
     def dtype(self, name: str) -> Any:
         if name not in _DTYPES:
-            raise BackendError(f"tensorflow: einsum computes in no dtype {shown(name)}")
+            raise dtype_error(self.name, name)
         return self.xp.as_dtype(name)
 
     def promote(self, dtypes: Sequence[str]) -> str:
@@ -299,7 +299,7 @@ class TensorflowAdapter(Adapter):
                 return self.xp.convert_to_tensor(value, self.dtype(dtype))
         except (OverflowError, TypeError, ValueError) as error:
             raise BackendError(
-                f"TensorFlow does not convert {shown(value)} to {dtype}, the dtype of the tensors next to it; pass a "
+                f"TensorFlow does not convert {shown(value)} to {dtype}, the dtype of the other tensors; pass a "
                 "tensor, and dtype= for the result"
             ) from error
 

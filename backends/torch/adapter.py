@@ -24,7 +24,7 @@ from einsumx.adapters.facets import (
     TracedLoops,
 )
 from einsumx.adapters.gpus import A100, Gpu, gpu_rates
-from einsumx.adapters.operand_types import top_package, wrong_type_error
+from einsumx.adapters.operand_types import dtype_error, top_package, wrong_type_error
 from einsumx.adapters.options import NO_OPTIONS, FrameworkOptions
 from einsumx.adapters.staging import Ring
 from einsumx.backends.torch.choices import (
@@ -39,7 +39,7 @@ from einsumx.backends.torch.choices import (
     product_workspace,
 )
 from einsumx.dtypes import adopts, itemsize, kind, wrapped
-from einsumx.errors import BackendError, shown
+from einsumx.errors import BackendError
 from einsumx.host.free_memory import free_host_bytes
 from einsumx.imports import LazyModule, imported
 from einsumx.ir.layout import inverse, memory_order
@@ -134,8 +134,8 @@ class TorchBlocks(BlockAccess):
             )
         if self.xp.autograd.forward_ad.unpack_dual(array).tangent is not None:
             raise BackendError(
-                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; omit "
-                "memory_limit=, or use those of backward()"
+                "under memory_limit= there are no derivatives in forward mode, and the operand has a tangent; use "
+                "backward(), or omit memory_limit="
             )
 
     def is_lazy(self, array: Array) -> bool:
@@ -220,8 +220,8 @@ class TorchOut(OutAccess):
         is_known = not out._has_symbolic_sizes_strides
         if is_known and not out.is_contiguous() and self.adapter._kernels.shares_elements(out.shape, out.stride()):
             raise BackendError(
-                "out= is an expanded tensor, or its strides overlap, so that elements of it share one place in memory; "
-                "pass out.clone(), or omit out="
+                "out= is an expanded tensor, or its strides overlap, so its elements share memory; pass out.clone(), "
+                "or omit out="
             )
 
     def write(self, out: Array, result: Array) -> None:
@@ -485,12 +485,12 @@ class TorchAdapter(Adapter):
         try:
             return self._names[dtype]
         except KeyError:
-            raise BackendError(f"torch: einsum computes in no dtype {dtype}") from None
+            raise dtype_error(self.name, dtype) from None
 
     def dtype(self, name: str) -> Any:
         dtype = getattr(self.xp, name, None) if name in _DTYPES else None
         if dtype is None:
-            raise BackendError(f"torch: einsum computes in no dtype {shown(name)}")
+            raise dtype_error(self.name, name)
         return dtype
 
     def promote(self, dtypes: Sequence[str]) -> str:

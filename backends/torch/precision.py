@@ -49,11 +49,11 @@ def check(precision: Any) -> None:
     """
     if not isinstance(precision, str) or precision not in NAMES:
         names = ", ".join(map(repr, NAMES))
-        raise BackendError(f"precision= is one of {names} on torch, not {shown(precision)}")
+        raise BackendError(f"precision= must be one of {names} on torch, not {shown(precision)}")
     if not hasattr(torch.backends.mkldnn, "matmul"):
         raise BackendError(
-            f"torch {torch.__version__} has no setting of products that a call can restore, as torch 2.9 has; call "
-            "torch.set_float32_matmul_precision once, and omit precision="
+            f"precision= needs torch 2.9, whose setting a call can restore, and this is torch {torch.__version__}; "
+            "call torch.set_float32_matmul_precision once, and omit precision="
         )
 
 
@@ -69,7 +69,7 @@ def at_precision(precision: str, run: Run, program: Program) -> Run:
         computed = {program.dtype}
     if not computed & _ROUNDED:
         text = min(computed)
-        raise BackendError(f"precision= is of products of float32, and this contraction is of {text}; omit it")
+        raise BackendError(f"precision= is for products of float32, and this contraction has {text}; omit it")
     if device not in _SETTINGS:
         raise BackendError(f"torch has no setting of precision on {device}; omit precision=")
     name = _SETTINGS[device]
@@ -101,6 +101,6 @@ def _check_not_traced(operands: Sequence[Any]) -> None:
         or (proxies is not None and proxies.get_proxy_mode() is not None)
     ):
         raise BackendError(
-            "precision= does not become part of a graph that torch.compile, torch.export or torch.jit makes; call "
+            "a graph of torch.compile, torch.export or torch.jit does not keep precision=; call "
             "torch.set_float32_matmul_precision around it, and omit precision="
         )

@@ -40,8 +40,10 @@ class ShardedAdapter(TorchAdapter):
         {
             "blocks": "memory_limit= works for tensors in one process, not for DTensors, whose blocks are on several; "
             "call einsum on to_local(), or omit memory_limit=",
-            "exponents": "a DTensor is in parts on several processes, whose largest elements differ; call einsum_frexp "
-            "on full_tensor(), or einsumx.einsum",
+            "exponents": (
+                "a DTensor is split over several processes, each with its own largest element; call einsum_frexp on "
+                "full_tensor(), or einsumx.einsum"
+            ),
         }
     )
 
@@ -119,8 +121,7 @@ def _advice(arrays: Sequence[Array]) -> str | None:
     for number, array in enumerate(arrays):
         if not isinstance(array, dtensor.DTensor):
             return (
-                f"operand {number} is a plain tensor beside DTensors; distribute_tensor(x, mesh, [Replicate()]) makes "
-                "one of it"
+                f"operand {number} is a plain tensor next to DTensors; pass distribute_tensor(x, mesh, [Replicate()])"
             )
     for number, array in enumerate(arrays):
         if (uneven := _uneven(array)) is not None:
@@ -128,7 +129,7 @@ def _advice(arrays: Sequence[Array]) -> str | None:
             size = array.shape[axis]
             return (
                 f"operand {number} is sharded unevenly: axis {axis} has size {size}, and the mesh shards it over "
-                f"{count} devices, so that PyTorch cannot merge the axis with others; pad it to a size of "
+                f"{count} devices, so PyTorch cannot merge the axis with others; pad it to a size of "
                 f"{-(-size // count) * count}, shard another axis, or redistribute the operand to Replicate()"
             )
     return None

@@ -54,4 +54,4 @@ class CudaUploads:
 def _check(code: Any) -> None:
     """Raise for an error code of CUDA."""
     if int(code):
-        raise RuntimeError(f"CUDA does not pin memory of the host: {code}")
+        raise RuntimeError(f"CUDA cannot pin host memory: {code}")

@@ -9,14 +9,15 @@ from functools import partial
 import numpy as np
 
 from einsumx import BackendError, SizeError
-from einsumx.conformance.case import ArraySpec, Case, NotApplicable, keywords, operands
+from einsumx.conformance.case import Case, NotApplicable, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.derivatives import gives_the_gradients
 from einsumx.conformance.features.forms import EQUATIONS, FEW, names_give_the_plain_sum
 from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
 from einsumx.conformance.features.results import has_order, is_fresh, writes_out, writes_over
 from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
-from einsumx.conformance.oracle import expect
+from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.oracle import expect
 from einsumx.conformance.refusals import is_refused, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
@@ -174,15 +175,15 @@ def _other_calls() -> Iterator[Case]:
 
 def _refused_cases() -> Iterator[Case]:
     specs, refused = (_C, *_PRODUCT), partial(_adds, is_refused, "ij,jk->ik")
-    yield refused(specs, keywords(beta="2"), raises=TypeError, says="beta= is a number, not '2'")
+    yield refused(specs, keywords(beta="2"), raises=TypeError, says="beta= must be a number, not '2'")
     yield refused(specs, keywords(beta=1j), raises=BackendError, says="beta= is complex.*float32")
     yield refused(specs, keywords(alpha=1j), raises=BackendError, says="alpha= is complex.*float32")
     whole, truths = (operands((3, 5), (3, 4), (4, 5), dtype=dtype) for dtype in ("int32", "bool"))
     yield refused(whole, keywords(alpha=0.5), raises=BackendError, says="alpha= is a float.*int32")
-    yield refused(truths, keywords(alpha=2), raises=BackendError, says="alpha= is 0 or 1")
-    array = refused(specs, about="an array", raises=TypeError, says="alpha= is a number")
+    yield refused(truths, keywords(alpha=2), raises=BackendError, says="alpha= must be 0 or 1")
+    array = refused(specs, about="an array", raises=TypeError, says="alpha= must be a number")
     yield replace(array, check=_refuses_an_array)
-    huge = refused(specs, about="a huge integer", raises=BackendError, says="an integer that float32 does not hold")
+    huge = refused(specs, about="a huge integer", raises=BackendError, says="an integer that float32 cannot hold")
     yield replace(huge, check=_refuses_a_huge_integer)
     for shape in ((3, 4), (5, 3), (2, 3, 5), (1, 3, 5), (3,), (0,)):
         yield refused((ArraySpec(shape), *_PRODUCT), raises=SizeError, says=r"c has shape .*\(3, 5\)")

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from einsumx import EquationError
-from einsumx.conformance.case import ArraySpec, Case, NotApplicable, examples, keywords, operands
+from einsumx.conformance.case import Case, NotApplicable, examples, keywords, operands
 from einsumx.conformance.checks import cotangent, expected_gradient, needs_gradients
 from einsumx.conformance.features.limits import call_within_smallest
 from einsumx.conformance.framework import Array, Function
+from einsumx.conformance.kit.arrays import ArraySpec
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 
@@ -92,7 +93,7 @@ def _refused_cases() -> Iterator[Case]:
     for conj in ((0, 0), (1, -1)):
         yield refused(keywords(conj=conj), says=f"twice; {count}", only_einsumx=True)
     for value in (True, (True,), 0.0, "first", (None,)):
-        yield refused(keywords(conj=value), says="conj= is the position of an operand", only_einsumx=True)
+        yield refused(keywords(conj=value), says="conj= must be the position of an operand", only_einsumx=True)
 
 
 def _conjugated(case: Case) -> set[int]:

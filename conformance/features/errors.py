@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, examples, keywords, operands
+from einsumx.conformance.case import Case, Failure, NotApplicable, examples, keywords, operands
 from einsumx.conformance.framework import Array, Framework
 from einsumx.conformance.frameworks import framework_of
+from einsumx.conformance.kit.arrays import ArraySpec
 from einsumx.conformance.refusals import is_refused, judge_names, needs_keyword, needs_writeable_arrays, refusal_message
 from einsumx.conformance.subject import Subject
 
@@ -31,9 +32,9 @@ FEATURES = {
 
 _EQUATIONS = (
     # equation, number of operands, message, position of the caret
-    ("ij,j!->i", 2, "'!' is no label", 4),
-    ("i1->i", 1, "'1' is no label", 1),
-    ("i_->i", 1, "'_' is no label", 1),
+    ("ij,j!->i", 2, "'!' is not a label", 4),
+    ("i1->i", 1, "'1' is not a label", 1),
+    ("i_->i", 1, "'_' is not a label", 1),
     ("ij->i->j", 1, "a second '->'", 5),
     ("ij->->i", 1, "a second '->'", 4),
     ("ij-i", 1, "'-' that is not part of '->'", 2),
@@ -44,8 +45,8 @@ _EQUATIONS = (
     ("ij->. ..ji", 1, "'.' that is not part of '...'", 4),
     ("...i...", 1, "a second ellipsis", 4),
     ("ij->...i...", 1, "a second ellipsis", 8),
-    ("ij->ii", 1, "'i' stands twice in the output", 5),
-    ("ij->ik", 1, "'k' of the output stands in no operand", 5),
+    ("ij->ii", 1, "'i' appears twice in the output", 5),
+    ("ij->ik", 1, "'k' of the output appears in no operand", 5),
     ("ij->i,j", 1, "the output has a comma", 5),
 )
 
@@ -151,7 +152,7 @@ _NO_NUMBERS: dict[str, Callable[[], Any]] = {
 """NumPy arrays for which an einsum of plain numbers would be wrong."""
 
 
-def _shows_the_place(place: int, case: Case, subject: Subject) -> None:
+def shows_the_place(place: int, case: Case, subject: Subject) -> None:
     """The message ends with the equation and a caret under the place of the error."""
     hosts, arrays = subject.operands(case)
     message = refusal_message(case, subject, arrays)
@@ -249,7 +250,7 @@ def cases() -> Iterator[Case]:
     square = operands((2, 2))
     equation_case = partial(Case, "wrong equations", raises=EquationError)
     for equation, count, says, place in _EQUATIONS:
-        yield equation_case(partial(_shows_the_place, place), equation, square * count, says=says)
+        yield equation_case(partial(shows_the_place, place), equation, square * count, says=says)
     for counted, count, says in _COUNTS:
         yield equation_case(is_refused, counted, square * count, says=says)
     for sublists, says in _SUBLISTS:
@@ -286,7 +287,7 @@ def cases() -> Iterator[Case]:
     added = partial(_foreign_operand_is_refused, 0)
     yield foreign(added, "i->i", pair, function="addeinsum", says="two frameworks", about=about)
     yield foreign(_foreign_out_is_refused, "i,i->i", vectors[:2], says="out=", about="out=of another framework")
-    says, about = "backend='.*' was asked for", "backend=another framework"
+    says, about = "backend='.*' was passed", "backend=another framework"
     yield foreign(_foreign_backend_is_refused, "i->i", vectors[:1], says=says, about=about, only_einsumx=True)
 
 

@@ -15,7 +15,7 @@ from einsumx.conformance.case import Case, Failure, examples, operands
 from einsumx.conformance.checks import judge_gradients, needs_gradients
 from einsumx.conformance.features.limits import call_within_smallest
 from einsumx.conformance.framework import Array
-from einsumx.conformance.oracle import Expected
+from einsumx.conformance.kit.oracle import Expected
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 
@@ -147,5 +147,5 @@ def cases() -> Iterator[Case]:
             yield _case(zeros, equation, operands(*shapes, dtype=dtype, fill="large"), about="zeros", full=full)
         yield _case(not_finite, "i,i->i", operands((5,), (5,), dtype=dtype), about="not finite", full=full)
     for dtype in ("int32", "int64", "uint8", "bool"):
-        whole, says = operands((3, 4), (4, 2), dtype=dtype), f"which {dtype} does not hold"
+        whole, says = operands((3, 4), (4, 2), dtype=dtype), f"which {dtype} cannot hold"
         yield _case(is_refused, "ij,jk->ik", whole, raises=BackendError, says=says)

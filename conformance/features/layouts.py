@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
+from einsumx.conformance.case import Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.kit.arrays import ArraySpec
 
 FEATURES = {
     "layouts": "Transposed, sliced, reversed, broadcast (stride 0), unaligned and byte-swapped operands",

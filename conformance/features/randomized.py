@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable
+from einsumx.conformance.case import Case, Failure, NotApplicable
 from einsumx.conformance.checks import failure_of, gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
+from einsumx.conformance.kit.arrays import ArraySpec
 from einsumx.conformance.subject import Subject
 from einsumx.dtypes import kind
+from einsumx.errors import counted
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -44,7 +46,7 @@ class RandomCase(Case):
     @property
     def id(self) -> str:
         """The dtype, the number of problems, and the seed."""
-        return f"{self.feature}/{self.dtype}, {self.problems} problems, seed {self.seed}"
+        return f"{self.feature}/{self.dtype}, {counted(self.problems, 'problem')}, seed {self.seed}"
 
 
 def cases(problems: int, seed: int) -> Iterator[Case]:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import ArraySpec, Case, Failure, NotApplicable, cases_of, examples, keywords, operands
+from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import Array
-from einsumx.conformance.oracle import expect
+from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.oracle import expect
 from einsumx.conformance.refusals import SENTINEL, is_refused, make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 
@@ -203,7 +204,8 @@ def _out_cases() -> Iterator[Case]:
         if source != target and rule != "unsafe":
             pair = exact(dtype=source)
             options: dict[str, Any] = {} if rule == "safe" else {"casting": rule}
-            yield out(writes_out, "ij,jk->ik", pair, keywords(**options), out=ArraySpec((2, 4), target), full=True)
+            if source != "bool":  # whose sums are ors
+                yield out(writes_out, "ij,jk->ik", pair, keywords(**options), out=ArraySpec((2, 4), target), full=True)
             yield out(writes_out, "ij->ij", pair[:1], keywords(**options), out=ArraySpec((2, 3), target))
     # The computation is in dtype=, not in the dtype of out.
     eights, wide = operands((2, 50), dtype="int8", fill="range"), ArraySpec((2,), "int32")

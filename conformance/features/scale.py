@@ -14,7 +14,7 @@ import numpy as np
 from einsumx.conformance.case import Case, Failure, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.forms import EQUATIONS
-from einsumx.conformance.oracle import Expected
+from einsumx.conformance.kit.oracle import Expected
 from einsumx.conformance.subject import Subject
 
 FEATURES = {

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError, Plan, Semiring
-from einsumx.conformance.case import ArraySpec, Case, Failure, examples, keywords, operands, rounded
+from einsumx.conformance.case import Case, Failure, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum, judge_gradients_of, needs_gradients
 from einsumx.conformance.features.derivatives import gives_second_derivatives, gives_the_gradients
 from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW
 from einsumx.conformance.features.limits import is_right_under_the_smallest_limit
 from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.framework import DTYPES
+from einsumx.conformance.kit.arrays import ArraySpec, rounded
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 from einsumx.semirings import boolean, log, max_plus, max_times, min_plus
@@ -262,7 +263,7 @@ def _gradient_cases() -> Iterator[Case]:
 def _refused_cases() -> Iterator[Case]:
     refused = partial(Case, "semirings", is_refused, "ij,jk->ik", raises=BackendError)
     shapes = ((3, 4), (4, 5))
-    for dtype, why in (("int32", "holds no infinity"), ("bool", "holds no infinity"), ("complex64", "have no order")):
+    for dtype, why in (("int32", "has no infinity"), ("bool", "has no infinity"), ("complex64", "have no order")):
         for semiring in (max_plus, log):
             says = f"{semiring.name}.* does not compute in {dtype}, as .*{why}"
             yield refused(operands(*shapes, dtype=dtype), semiring=semiring, says=says)

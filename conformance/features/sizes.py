@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from einsumx.conformance.case import ArraySpec, Case, cases_of, examples, operands
+from einsumx.conformance.case import Case, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
+from einsumx.conformance.kit.arrays import ArraySpec
 
 FEATURES = {
     "broadcasting": "An axis of size 1 broadcasts to any size, in every role",

@@ -88,5 +88,5 @@ def _load(entry: EntryPoint) -> Framework:
     except (ImportError, AttributeError) as error:
         raise BackendError(f"the framework {entry.name!r} cannot be loaded from {entry.value}: {error}") from error
     if not (isinstance(declared, type) and issubclass(declared, Framework)):
-        raise BackendError(f"the framework {entry.name!r} at {entry.value} is no subclass of Framework")
+        raise BackendError(f"the framework {entry.name!r} at {entry.value} must be a subclass of Framework")
     return declared()

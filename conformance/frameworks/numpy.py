@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.case import ArraySpec
 from einsumx.conformance.framework import VIEWS, Array, Framework
+from einsumx.conformance.kit.arrays import ArraySpec
 
 
 class NumpyFramework(Framework):

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.report.results import Run, count_statuses, features_of, group_by, not_judged
+from einsumx.errors import counted
 
 _ABOUT = (
-    "{cases} cases test einsumx's promises on every array library. Each element of a result is compared with its "
-    "exact value, within the bound on rounding. Generated on {days} by `python -m einsumx.conformance`. In einsumx's "
+    "einsumx's promises are tested by {cases} on every array library. Each element of a result is compared with its "
+    "exact value, within the bound on rounding. Judged {days} by `python -m einsumx.conformance`. In einsumx's "
     "repository, `nox -s full` updates this page and [conformance.html](conformance.html), which has every case, "
     "dtype and environment, and describes each feature."
 )
@@ -30,8 +31,10 @@ def markdown(runs: Sequence[Run]) -> str:
     notes: dict[str, int] = {}
     days = sorted({run.date[:10] for run in runs})
     cases = len({outcome.case for run in runs for outcome in run.outcomes})
-    about = _ABOUT.format(cases=cases, days=" to ".join(dict.fromkeys((days[0], days[-1]))))
-    lines = ["# Conformance", "", about, "", _LEGEND, "", *filter(None, [not_judged(runs)]), ""]
+    when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    about = _ABOUT.format(cases=counted(cases, "case"), days=when)
+    missing = not_judged(runs).replace("a GPU", "a [GPU](gpu.md)")
+    lines = ["# Conformance", "", about, "", _LEGEND, "", *filter(None, [missing]), ""]
     ours = [run for run in runs if run.is_einsumx]
     if ours:
         lines += ["## einsumx", ""]

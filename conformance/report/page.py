@@ -12,7 +12,7 @@ from einsumx.conformance.case import Outcome, Status
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.report.results import STATUSES, Run, differences, features_of, not_judged
 from einsumx.conformance.suite import FEATURES
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, counted
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -48,7 +48,8 @@ def page(runs: Sequence[Run]) -> str:
         style=Markup(_asset("page.css")),
         script=Markup(_asset("page.js")),
         runs=runs,
-        cases=len({outcome.case for run in runs for outcome in run.outcomes}),
+        cases=counted(len({outcome.case for run in runs for outcome in run.outcomes}), "case"),
+        subjects=counted(len(runs), "subject"),
         days=(days[0], days[-1]),
         not_judged=not_judged(runs),
         marks=_MARKS,

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -148,10 +148,27 @@ def differences(runs: Sequence[Run]) -> dict[str, dict[str, dict[Status, list[st
 
 
 def merge(runs: Iterable[Run]) -> list[Run]:
-    """Runs of several environments, einsumx's first. Of several runs of one subject and version, the latest stays."""
-    latest = {run.name: run for run in sorted(runs, key=lambda run: run.date)}
+    """Runs of several environments, einsumx's first.
+
+    Of several runs of one subject and version, the latest stays. If a run of all cases precedes one of some cases, the
+    outcomes of the latter replace those of the same cases.
+    """
+    latest: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: run.date):
+        before = latest.get(run.name)
+        if before is not None and before.select == "*" != run.select:
+            run = _judged_again(before, run)
+        latest[run.name] = run
     order = list(dict.fromkeys([*KNOWN, *(run.framework for run in latest.values())]))
     return sorted(latest.values(), key=lambda run: (not run.is_einsumx, order.index(run.framework), run.name))
+
+
+def _judged_again(before: Run, run: Run) -> Run:
+    """A run of all cases, with the outcomes of a later run of some of them."""
+    new = {outcome.case: outcome for outcome in run.outcomes}
+    outcomes = tuple(new.pop(outcome.case, outcome) for outcome in before.outcomes)
+    seconds = before.seconds + run.seconds
+    return replace(run, level=before.level, select="*", seconds=seconds, outcomes=(*outcomes, *new.values()))
 
 
 def write_runs(path: Path, runs: Sequence[Run]) -> None:

@@ -8,6 +8,7 @@ from itertools import islice
 
 from einsumx.conformance.case import Outcome
 from einsumx.conformance.report.results import STATUSES, Run, count_statuses, differences, features_of, group_by
+from einsumx.errors import counted
 from einsumx.ir.text import duration
 from einsumx.terminal import console, plain_table, progress
 
@@ -49,7 +50,7 @@ def run_lines(run: Run) -> Iterator[str]:
         if len(outcomes) > _MOST_NAMES:
             yield f"    and {len(outcomes) - _MOST_NAMES} more"
     for reason, outcomes in group_by(_of(run, "inapplicable"), lambda outcome: outcome.message).items():
-        yield f"does not apply: {reason} ({_number(len(outcomes))})"
+        yield f"does not apply: {reason} ({counted(len(outcomes), 'case')})"
     for message, (first, *others) in group_by(_of(run, "fail"), lambda outcome: outcome.message).items():
         yield f"\nFAILED {first.case}"
         yield textwrap.indent(message, "    ")
@@ -58,14 +59,14 @@ def run_lines(run: Run) -> Iterator[str]:
         yield from (f"FAILED {outcome.case}, in the same way" for outcome in others)
     counts = count_statuses(run.outcomes)
     summary = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    yield f"\n{run.name}: {summary} of {_number(len(run.outcomes))} in {duration(run.seconds)}"
+    yield f"\n{run.name}: {summary} of {counted(len(run.outcomes), 'case')} in {duration(run.seconds)}"
 
 
 def difference_lines(runs: Sequence[Run]) -> Iterator[str]:
     """The cases in which subjects differ, feature by feature."""
     by_feature = differences(runs)
     total = sum(map(len, by_feature.values()))
-    yield f"\n{', '.join(run.name for run in runs)} differ in {_number(total)}{':' if total else '.'}"
+    yield f"\n{', '.join(run.name for run in runs)} differ in {counted(total, 'case')}{':' if total else '.'}"
     for feature, cases in by_feature.items():
         yield f"{feature} ({len(cases)})"
         for case, by_status in islice(cases.items(), _MOST_NAMES):
@@ -77,7 +78,3 @@ def difference_lines(runs: Sequence[Run]) -> Iterator[str]:
 
 def _of(run: Run, status: str) -> list[Outcome]:
     return [outcome for outcome in run.outcomes if outcome.status == status]
-
-
-def _number(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"

@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters.operand_types import dtype_error
 from einsumx.adapters.typing import Array, Signature
-from einsumx.errors import BackendError, SizeError, shown
+from einsumx.errors import SizeError
 from einsumx.imports import LazyModule, loaded
 from einsumx.ir.layout import layout_class
 from einsumx.ir.operand import Operand
@@ -174,7 +175,7 @@ class Arrays:
         """
         dtype = getattr(self.xp, name, None)
         if dtype is None:
-            raise BackendError(f"{self.name} has no dtype {shown(name)}")
+            raise dtype_error(self.name, name)
         return dtype
 
     def promote(self, dtypes: Sequence[str]) -> str:

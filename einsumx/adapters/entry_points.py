@@ -41,7 +41,7 @@ def load_backend(entry: EntryPoint) -> Adapter:
         raise BackendError(f"the backend {entry.name!r} cannot be loaded from {entry.value!r}: {error}") from error
     if not isinstance(adapter, base.Adapter):
         raise BackendError(
-            f"the backend {entry.name!r} at {entry.value!r} is not an instance of einsumx.Adapter but {adapter!r}"
+            f"the backend {entry.name!r} at {entry.value!r} must be an instance of einsumx.Adapter, not {adapter!r}"
         )
     package = top_package(adapter.module)
     if adapter.name != entry.name or package != entry.name:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from types import BuiltinFunctionType, FunctionType
 
-from einsumx.errors import BackendError
+from einsumx.errors import BackendError, shown
 
 _LAZY = {
     "Array": ("dask", "einsumx.backends.dask"),
@@ -88,6 +88,13 @@ def wrong_type_error(kind: type, expected: str) -> BackendError:
     return BackendError(f"einsum takes {expected}, not {type_name(kind)}")
 
 
+def dtype_error(library: str, dtype: object) -> BackendError:
+    """The error for a dtype that a framework does not have, or in which its einsum does not compute."""
+    return BackendError(
+        f"{library}: einsum does not support dtype {shown(dtype)}; cast the operand, or pass another dtype="
+    )
+
+
 def unknown_type_error(kind: type) -> BackendError:
     """The error for a type that belongs to no framework."""
     if lazy_module(kind) is not None:
@@ -99,8 +106,8 @@ def unknown_type_error(kind: type) -> BackendError:
 
 def _lazy_error(kind: type) -> BackendError:
     return BackendError(
-        f"arrays of type {type_name(kind)} are lazy, and einsumx.einsum alone takes them; for plans and "
-        "expressions, pass shapes"
+        f"arrays of type {type_name(kind)} are lazy, and only einsumx.einsum takes them; for plans and expressions, "
+        "pass shapes"
     )
 
 
@@ -117,5 +124,5 @@ def _advice(kind: type) -> str:
             stays = "; sparse.COO.from_scipy_sparse(x) makes an array that stays sparse, and that einsum takes"
         return f"it is sparse: x.toarray() makes a dense array, with memory for all its zeros{stays}"
     if issubclass(kind, AbstractSet | Iterator):
-        return "make a list of it, or an array, which has an order and a length"
+        return "make a list or an array of it, which has an order and a length"
     return "convert them to arrays first (numpy.asarray), or register a backend for them"

@@ -117,7 +117,7 @@ def get_backend(name: str) -> Adapter:
         BackendError: no backend has that name, or the package that declares it is broken.
     """
     if not isinstance(name, str):
-        raise BackendError(f"backends are named by strings, such as 'numpy', not by {shown(name)}")
+        raise BackendError(f"a backend must be named by a string, such as 'numpy', not by {shown(name)}")
     return _backend(name)
 
 
@@ -141,8 +141,8 @@ def _names() -> dict[str, None]:
 def _unknown(name: str, *others: str) -> BackendError:
     """The error that no backend has this name, with the names that there are."""
     return BackendError(
-        f"no backend is called {shown(name)}; there are {', '.join((*_names(), *others))}; others come with packages "
-        "that are installed, or with --import of a command"
+        f"no backend is called {shown(name)}; there are {', '.join((*_names(), *others))}; an installed package may "
+        "add others"
     )
 
 
@@ -192,7 +192,7 @@ def serving(kind: type) -> Adapter:
         BackendError: no backend serves the type.
     """
     if is_builtin(kind):  # at once, as each call with a number as its first operand comes here
-        raise BackendError(f"einsumx knows no framework for operands of type {kind.__name__}")
+        raise BackendError(f"operands of type {kind.__name__} belong to no framework; pass an array")
     adapter = _adapter_of(kind)
     if adapter is None:
         raise unknown_type_error(kind)

@@ -60,15 +60,15 @@ def attained(request: Request) -> ArgmaxResult:
     assert isinstance(semiring, SemiringAlgebra)
     if semiring.add == "logaddexp":
         raise ValueError(
-            f"the semiring {semiring.name!r} adds up all terms, and none of them attains the sum; "
-            "einsumx.semirings.max_plus has the largest one"
+            f"argmax needs a semiring of maximum or minimum, and {semiring.name!r} adds up all terms; "
+            "einsumx.semirings.max_plus finds the largest term"
         )
     written, inputs = request.written, list(request.operands)
     if lazy(inputs) is not None:
-        raise BackendError("argmax is not offered for Dask arrays; call compute() on the operands")
+        raise BackendError("argmax does not support Dask arrays; call compute() on the operands")
     adapter, arrays = arrays_of(inputs, request.adapter)
     if adapter.semirings is None or not adapter.semirings.has_positions:
-        raise BackendError(f"{adapter.name} has no argmax of semirings; convert the operands to NumPy, PyTorch or JAX")
+        raise BackendError(f"argmax does not support {adapter.name}; convert the operands to NumPy, PyTorch or JAX")
     described_operands = described(adapter, adapter.signatures(written, arrays))
     asked = contraction(request.named(adapter), adapter, described_operands, "")
     sized, shapes = asked.equation, asked.equation.shapes
@@ -90,14 +90,13 @@ def _check_sizes(sized: SizedEquation) -> None:
     text = excerpt(sized.text)
     if not is_known(sized.sizes):
         raise SizeError(
-            f"argmax computes positions from sizes, and one is not known while the program is traced; declare "
-            f"the shapes\n  {text}"
+            f"argmax needs all sizes, and one is not known while the program is traced; declare the shapes\n  {text}"
         )
     for label, size in enumerate(sized.sizes):
         if not size and label not in sized.output:
             raise SizeError(
-                f"label {shown(label_names(sized)[label])} has size 0, and a maximum of no terms is attained nowhere; "
-                f"einsum returns the value\n  {text}"
+                f"label {shown(label_names(sized)[label])} has size 0, and a maximum of no terms has no position; "
+                f"einsum returns its value\n  {text}"
             )
 
 

@@ -68,7 +68,7 @@ class Scaled(Algebra):
     def check_dtype(self, dtype: str) -> None:
         if kind(dtype) not in "fc":
             raise BackendError(
-                f"einsum_frexp returns a mantissa below 1, which {dtype} does not hold; pass dtype='float64'"
+                f"einsum_frexp returns a mantissa below 1, which {dtype} cannot hold; pass dtype='float64'"
             )
 
     def traits(self, adapter: Adapter, device: str) -> Traits:

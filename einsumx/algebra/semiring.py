@@ -82,10 +82,10 @@ class SemiringAlgebra(Algebra):
         if (self.add, self.multiply) not in _CONSTANTS:
             pairs = ", ".join(f"{add}/{multiply}" for add, multiply in _CONSTANTS)
             raise ValueError(
-                f"{shown(self.add)} and {shown(self.multiply)} are not the functions of a semiring; these are: {pairs}"
+                f"einsumx has no semiring of {shown(self.add)} and {shown(self.multiply)}; it has: {pairs}"
             )
         if type(self.name) is not str or not self.name.isprintable() or not 0 < len(self.name) <= _LONGEST:
-            raise ValueError(f"the name of a semiring is a printable text of up to {_LONGEST} letters")
+            raise ValueError(f"the name of a semiring must be a printable text of up to {_LONGEST} letters")
         zero, one = _CONSTANTS[self.add, self.multiply]
         is_boolean = self.add == "or"
         self.__dict__.update(
@@ -114,9 +114,9 @@ class SemiringAlgebra(Algebra):
         if kind(dtype) == "c":
             why = "complex numbers have no order"
         elif kind(dtype) == "O":
-            why = "it computes in floating-point numbers alone"
+            why = "it needs floating-point numbers"
         else:
-            why = f"{dtype} holds no infinity, which stands for what is impossible, and its sums wrap around"
+            why = f"{dtype} has no infinity, and its sums wrap"
         raise BackendError(f"the semiring {self.name!r} does not compute in {dtype}, as {why}; pass dtype='float64'")
 
     def traits(self, adapter: Adapter, device: str) -> Traits:
@@ -125,7 +125,7 @@ class SemiringAlgebra(Algebra):
             return traits
         if adapter.semirings is None:
             raise BackendError(
-                f"{adapter.name}: einsum computes in no semiring but 'boolean', so not in {self.name!r}; "
+                f"{adapter.name}: einsum supports only the semiring 'boolean', not {self.name!r}; "
                 f"{why_missing(adapter, 'semirings')}"
             )
         return _in_elements(traits, self.add == "logaddexp")

@@ -61,8 +61,8 @@ class Grid:
 
     def __init__(self, sizes: Sequence[int], blocking: Blocking) -> None:
         self._sizes, self._blocking = tuple(sizes), blocking
-        self.ranges = [ranges(size, count) for size, count in zip(sizes, blocking.counts)]
-        self.largest = largest_blocks(sizes, blocking.counts)
+        self.ranges: list[list[slice]] = [ranges(size, count) for size, count in zip(sizes, blocking.counts)]
+        self.largest: tuple[int, ...] = largest_blocks(sizes, blocking.counts)
         root = blocking.root
         # Each cut axis of the result, in the order of the loops, and where its blocks start.
         self._starts = [(root.output.index(each), [block.start for block in self.ranges[each]]) for each in root.nest]

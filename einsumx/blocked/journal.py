@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from einsumx.blocked.program import BlockedProgram
-from einsumx.errors import JournalError, excerpt, shown
+from einsumx.errors import JournalError, counted, excerpt, shown
 from einsumx.host import files
 
 VERSION = 2
@@ -107,7 +107,7 @@ class Journal:
                 with self._used():
                     descriptor = files.descriptor_of(self._path, os.O_RDWR | os.O_CREAT)
             except ValueError:
-                raise JournalError(f"{self._name} is no regular file; name another one") from None
+                raise JournalError(f"{self._name} is not a regular file; name another one") from None
             try:
                 if not files.locked(descriptor):
                     raise JournalError(
@@ -149,13 +149,15 @@ class Journal:
         start = len(first) + 1
         longest = len(str(self._blocks)) + len(" ") + 32 + len("\n")
         if size - start > longest * (self._blocks + 1):
-            raise self._damaged(f"it has {size} bytes, and this contraction {self._blocks} blocks")
+            raise self._damaged(
+                f"it has {counted(size, 'byte')}, and this contraction {counted(self._blocks, 'block')}"
+            )
         body += self._read(size - start - len(body))
         *lines, _ = body.split(b"\n")  # the last line may be incomplete
         for number, line in enumerate(lines, 2):
             match = _LINE.fullmatch(line)
             if match is None or int(match[1]) >= self._blocks or int(match[1]) in self.done:
-                raise self._damaged(f"line {number} is no block of this contraction, or one that it has twice")
+                raise self._damaged(f"line {number} is not a block of this contraction, or occurs twice")
             self.done[int(match[1])] = match[2].decode()
         self._rewrite()
 
@@ -163,26 +165,26 @@ class Journal:
         """Check that the first line identifies this contraction, with ``before`` as its operands."""
         is_journal = "journal" in recorded or {"equation", "blocks"} <= recorded.keys()
         if not is_journal or not isinstance(before, list):
-            raise JournalError(f"{self._name} is a file, but no journal of a contraction")
+            raise JournalError(f"{self._name} is a file, but not the journal of a contraction; name another file")
         if recorded.get("journal") != json.dumps(VERSION):
             raise JournalError(
-                f"{self._name} is a journal of another version of einsumx; remove the file to start anew"
+                f"{self._name} is a journal of another version of einsumx; remove the file to start again"
             )
         for name, value in header.items():
             if name in ("journal", "out", "operands") or recorded.get(name) == json.dumps(value):
                 continue
             had, has = excerpt(recorded.get(name, "None")), excerpt(json.dumps(value))
             raise JournalError(
-                f"{self._name} is the journal of another plan: its {name} is {had}, but this one's is {has}; ask for "
-                "the same, or remove the file to start anew"
+                f"{self._name} is the journal of another plan: its {name} is {had}, but this one's is {has}; repeat "
+                "the first call, or remove the file to start again"
             )
         were, now = list(map(json.dumps, before)), list(map(json.dumps, header["operands"]))
         changed = [number for number, operand in enumerate(now) if were[number : number + 1] != [operand]]
         if changed or len(were) != len(now):
             which = "operand " + ", ".join(map(str, changed)) if changed else "their number"
             raise JournalError(
-                f"{self._name} is the journal of other operands: {which} changed since it was written, or is opened "
-                "in another mode; bring the same ones, or remove the file to start anew"
+                f"{self._name} is the journal of other operands: {which} changed since it was written, or is open in "
+                "another mode; pass the same ones, or remove the file to start again"
             )
         out = json.loads(recorded.get("out", '""'))
         self.was = out if isinstance(out, str) else ""
@@ -228,7 +230,7 @@ class Journal:
             ) from error
 
     def _damaged(self, why: str) -> JournalError:
-        return JournalError(f"{self._name} is damaged: {why}; remove the file to start anew")
+        return JournalError(f"{self._name} is damaged: {why}; remove the file to start again")
 
 
 def _fields(line: bytes) -> dict[str, str]:

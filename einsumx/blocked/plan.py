@@ -106,7 +106,7 @@ def too_small(
     limit: int, smallest: int, sized: SizedEquation, subject: str = "this contraction", *, fresh: int = 0
 ) -> MemoryLimitError:
     """The error for a limit that is too small; ``fresh`` is the size in bytes of a result that ``out=`` could save."""
-    of_result = f", of which {quantity(fresh, 'B')} hold the result, and do not count with out="
+    of_result = f", of which {quantity(fresh, 'B')} are for the result and not needed with out="
     error = MemoryLimitError(
         f"{subject} cannot be computed within {quantity(limit, 'B')}; the smallest memory_limit= is "
         f"{smallest} bytes{in_units(smallest)}{of_result if 2 * fresh >= smallest else ''}\n  {excerpt(sized.text)}"

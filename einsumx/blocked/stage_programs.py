@@ -68,7 +68,8 @@ class StagePrograms:
     """
 
     def __init__(self, contraction: Contraction, in_place: tuple[bool, ...]) -> None:
-        self.contraction, self.in_place = contraction, in_place
+        self.contraction: Contraction = contraction
+        self.in_place: tuple[bool, ...] = in_place
         self.runs: dict[Hashable, Any] = {}
         self._programs: dict[tuple[Stage, tuple[int, ...]], Program] = {}
 

@@ -9,7 +9,7 @@ from math import prod
 from einsumx.blocked.program import BlockedProgram
 from einsumx.blocked.stages import Stage
 from einsumx.dtypes import itemsize
-from einsumx.errors import excerpt, visible
+from einsumx.errors import counted, excerpt, visible
 from einsumx.ir.bind import label_names
 from einsumx.ir.text import duration, in_columns, operands_text, place_text, quantity
 from einsumx.log import log
@@ -48,7 +48,7 @@ def blocked_text(program: BlockedProgram) -> str:
     lines += stage_lines(cut.root, names)
     for number, (operand, in_place, times) in enumerate(zip(program.operands, program.in_place, program.reads)):
         nbytes = quantity(operand.nbytes, "B")
-        often = f"{times} time{'s' * (times != 1)}"
+        often = counted(times, "time")
         read = f", {quantity(program.read_bytes[number], 'B')}" if times > 1 else ""
         how = f"read in place {often}" if in_place else f"read {often}{read}"
         lines.append((f"operand {number}", f"{nbytes}, {how}"))

@@ -70,7 +70,7 @@ def _density(text: str) -> float:
     except ValueError:
         share = 0
     if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no share; write a number above 0, up to 1")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a share; write a number above 0, up to 1")
     return share
 
 
@@ -99,14 +99,14 @@ def shape(text: str, unknown: bool = False) -> tuple[int | None, ...]:
         bare = bare[1:-1].strip() or "-"
     sizes = [] if bare == "-" else [size.strip() for size in bare.removesuffix(",").split(",")]
     if not all(size.isdecimal() or (unknown and size == "?") for size in sizes):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no shape; write {_SHAPES}{_UNKNOWN * unknown}")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a shape; write {_SHAPES}{_UNKNOWN * unknown}")
     return tuple([None if size == "?" else int(size) for size in sizes])
 
 
 def count(text: str) -> int:
     """A positive integer."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no positive number")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a positive number")
     return int(text)
 
 
@@ -115,7 +115,9 @@ def amount(text: str) -> int:
     try:
         return limit_bytes(text, lambda: None)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no amount of memory; write 8GiB, 500MB, or bytes") from None
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not an amount of memory; write 8GiB, 500MB, or bytes"
+        ) from None
 
 
 def file_ending_in(ending: str) -> Callable[[str], Path]:
@@ -132,6 +134,6 @@ def file_ending_in(ending: str) -> Callable[[str], Path]:
 def _dtype(text: str) -> str:
     if dtypes.kind(text) == "O":
         raise argparse.ArgumentTypeError(
-            f"{shown(text)} is no dtype; write float32, float64, bfloat16, complex64, int32, ..."
+            f"{shown(text)} is not a dtype; write float32, float64, bfloat16, complex64, int32, ..."
         )
     return text

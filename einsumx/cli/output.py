@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from einsumx import __version__
+from einsumx.errors import counted
 from einsumx.host.threads import core_count
 from einsumx.ir.text import duration, quantity
 
@@ -32,7 +33,7 @@ def print_json(data: dict[str, Any]) -> None:
 
 def cores_text() -> str:
     """How many cores the process may use, in words."""
-    return "1 core" if core_count() == 1 else f"{core_count()} cores"
+    return counted(core_count(), "core")
 
 
 def shapes_text(shapes: tuple[tuple[int, ...], ...]) -> str:

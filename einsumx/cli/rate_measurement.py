@@ -88,19 +88,19 @@ def calibrate(
         EinsumxError: no rate could be measured, or the cache folder cannot be written.
     """
     if not adapter.module:
-        raise BackendError(f"{adapter.name} is the backend of many libraries, each with rates of its own")
+        raise BackendError(f"{adapter.name} serves many libraries, each with its own rates; it cannot be calibrated")
     try:
         where = adapter.device(_ones(adapter, (1,), device))
     except ModuleNotFoundError as error:
         raise BackendError(f"{adapter.name} is not installed: {adapter.install}") from error
     except Exception as error:
-        raise BackendError(f"{adapter.name} makes no array on {device or 'its device'}: {error}") from error
+        raise BackendError(f"{adapter.name} cannot make an array on {device or 'its device'}: {error}") from error
     rates = declared(adapter, where).rates
     measured, disturbances = _measure_in_quiet(adapter, device, announce, 1 if force else TRIES)
     is_stored = force or not disturbances
     calibration = Calibration(origin_of(adapter, where), get_num_threads(), rates, measured, disturbances, is_stored)
     if not measured:
-        raise EinsumxError(f"no measured rate of {adapter.name} is plausible")
+        raise EinsumxError(f"no measured rate of {adapter.name} is plausible; measure again when the machine is idle")
     if is_stored:
         try:
             store_rates(adapter, where, measured)

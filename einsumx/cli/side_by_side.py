@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from einsumx import dtypes
 from einsumx.adapters.base import Adapter, Array
+from einsumx.adapters.operand_types import dtype_error
 from einsumx.adapters.registry import get_backend
 from einsumx.adapters.replacement import own
 from einsumx.api import einsum, plan
-from einsumx.errors import BackendError, EinsumxError, EquationError, excerpt, shown
+from einsumx.errors import EinsumxError, EquationError, excerpt
 from einsumx.ir import ops
 from einsumx.ir.bind import bind
 from einsumx.ir.parse import parse_text
@@ -29,7 +30,7 @@ from einsumx.measuring.machine import scatter, watched
 from einsumx.measuring.steady import turn
 
 if TYPE_CHECKING:
-    from einsumx.conformance.oracle import Expected
+    from einsumx.conformance.kit.oracle import Expected
 
 ATTENTION = ("bnid,bnjd->bnij", "bind,bjnd->bnij", "bind,jnd->bnij")
 """Attention scores as three models write them; the problems of apache/mxnet#18043."""
@@ -195,7 +196,7 @@ def make_trial(problem: Problem) -> Trial:
     """
     import numpy as np
 
-    from einsumx.conformance.oracle import Expected
+    from einsumx.conformance.kit.oracle import Expected
 
     equation, dtype = problem.equation, problem.dtype
     sized = bind(parse_text(equation, len(problem.shapes)), problem.shapes)
@@ -212,7 +213,7 @@ def make_trial(problem: Problem) -> Trial:
     except ValueError as error:
         raise EquationError(f"NumPy cannot compute the expected result: {error}\n  {excerpt(equation)}") from error
     except TypeError as error:
-        raise BackendError(f"numpy has no dtype {shown(dtype)}") from error
+        raise dtype_error("numpy", dtype) from error
     if dtypes.kind(dtype) in "biu":
         values = values.astype(dtype)
     terms = prod(size for label, size in enumerate(sized.sizes) if label not in sized.output)
@@ -256,7 +257,7 @@ def compare(
 
 
 def _measure(adapter: Adapter, trial: Trial, device: str, rounds: int | None) -> Measured:
-    from einsumx.conformance.oracle import judge
+    from einsumx.conformance.kit.oracle import judge
 
     equation, dtype = trial.problem.equation, trial.problem.dtype
     library, version = library_of(adapter)
@@ -321,14 +322,16 @@ def random_operands(problem: Problem) -> tuple[Any, ...]:
     """NumPy operands, the same on every call; bfloat16, which NumPy lacks, as float32."""
     import numpy as np
 
-    from einsumx.conformance.case import ArraySpec, values
+    from einsumx.conformance.kit.arrays import ArraySpec, Numbers, values
 
-    rng = np.random.default_rng(0)
-    operands = tuple([values(ArraySpec(shape, problem.dtype), rng) for shape in problem.shapes])
+    numbers = Numbers(0)
+    operands = tuple([values(ArraySpec(shape, problem.dtype), numbers) for shape in problem.shapes])
     if problem.density == 1:
         return operands
     # Not by a product, which would make zeros with a sign, and sparse libraries store these.
-    return tuple([np.where(rng.random(each.shape) < problem.density, each, each.dtype.type(0)) for each in operands])
+    return tuple(
+        [np.where(numbers.random(each.shape) < problem.density, each, each.dtype.type(0)) for each in operands]
+    )
 
 
 def _reference_dtype(dtype: str) -> str:

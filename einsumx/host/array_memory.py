@@ -241,14 +241,16 @@ def set_memory_pool(size: int | str) -> None:
         bound = free_memory.bytes_in(size)
         if bound is None:
             raise ValueError(
-                f"the size of the memory pool is {shown(size)}, which is no amount of memory; write '1GiB', '500MB', "
-                "or bytes"
+                f"the size of the memory pool is {shown(size)}, which is not an amount of memory; write '1GiB', "
+                "'500MB', or bytes"
             )
         _pool.bound = bound
     elif isinstance(size, bool) or not isinstance(size, int):
-        raise TypeError(f"the size of the memory pool is a number of bytes or a text such as '1GiB', not {shown(size)}")
+        raise TypeError(
+            f"the size of the memory pool must be a number of bytes or a text such as '1GiB', not {shown(size)}"
+        )
     elif size < 0:
-        raise ValueError(f"the size of the memory pool is at least 0, not {shown(size)}")
+        raise ValueError(f"the size of the memory pool must be at least 0, not {shown(size)}")
     else:
         _pool.bound = size
     _pool.shrink(_pool.bound)

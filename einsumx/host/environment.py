@@ -34,7 +34,7 @@ def variable(name: str, read: Callable[[str], T | None], meant: str) -> T | None
     value = read(text)
     if value is None and (name, text) not in _told:
         _told.add((name, text))
-        warn(f"{name} is {shown(text)}, not {meant}, and counts as not set", RuntimeWarning, stacklevel=2)
+        warn(f"{name} is {shown(text)}, not {meant}, and is ignored", RuntimeWarning, stacklevel=2)
     return value
 
 
@@ -62,7 +62,7 @@ def cache_folder() -> str:
     # A first call runs this, and is not to import pathlib.
     caches = os.path.expanduser(caches)  # noqa: PTH111
     if not os.path.isabs(caches):  # noqa: PTH117
-        raise RuntimeError("the home of the user is not known; set EINSUMX_CACHE to a folder")
+        raise RuntimeError("the home folder of the user is not known; set EINSUMX_CACHE to a folder")
     return os.path.join(caches, "einsumx")  # noqa: PTH118
 
 

@@ -79,9 +79,9 @@ def set_num_threads(number: int) -> None:
     >>> einsumx.set_num_threads(before)
     """
     if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise TypeError(f"the number of threads is an integer, not {number!r}")
+        raise TypeError(f"the number of threads must be an integer, not {number!r}")
     if number < 1:
-        raise ValueError(f"the number of threads is at least 1, not {number}")
+        raise ValueError(f"the number of threads must be at least 1, not {number}")
     if number != get_num_threads():
         cache_clear()
     _pool.threads = int(number)

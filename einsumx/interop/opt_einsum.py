@@ -19,7 +19,7 @@ from einsumx.adapters.registry import backend_of, get_backend, owner
 from einsumx.adapters.replacement import Client, Function, Name, own_result, say_native
 from einsumx.api import einsum
 from einsumx.caches import Uncacheable
-from einsumx.errors import BackendError, EinsumxError, SizeError, shown
+from einsumx.errors import BackendError, EinsumxError, SizeError, counted, shown
 from einsumx.expressions import Expression, expression
 from einsumx.runtime.calls import cached_first
 from einsumx.runtime.request import split
@@ -225,7 +225,7 @@ class _Compiled:
         if any(len(step) > 2 for step in self._path):
             return "its path contracts three or more operands in one step"
         if any(map(_needs_gradient, self.constants)):
-            return "a constant asks for a gradient"
+            return "a constant requires a gradient"
         return "all its operands are constants" if len(self._constants) == self._count else ""
 
     def _expression(self, *shapes: Any) -> Expression:
@@ -236,7 +236,7 @@ class _Compiled:
     def __call__(self, arrays: Sequence[Array], out: Array | None) -> Array:
         count = self._count - len(self._constants)
         if len(arrays) != count:
-            raise SizeError(f"{self._name} takes {count} operands, not {len(arrays)}")
+            raise SizeError(f"{self._name} takes {counted(count, 'operand')}, not {len(arrays)}")
         run = self._for(*[array.shape for array in arrays])
         return run(*arrays, out=out, order=self._order)
 

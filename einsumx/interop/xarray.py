@@ -51,12 +51,12 @@ def dot(*arrays: Any, dim: Any = None, **keywords: Any) -> Any:
     array([2001, 2002])
     """
     if not arrays:
-        raise EquationError("dot needs one DataArray or more")
+        raise EquationError("dot needs at least one DataArray")
     for number, array in enumerate(arrays):
         if not isinstance(array, xarray.DataArray | xarray.Variable):
             raise BackendError(
                 f"operand {number} is {shown(type(array))}, but dot takes xarray's DataArrays and Variables; call "
-                "einsumx.einsum for other arrays, and map() of a Dataset for each of its variables"
+                "einsumx.einsum for other arrays, and Dataset.map() for each variable of a Dataset"
             )
     if not keywords and any(getattr(array.dtype, "kind", "") in _NO_NUMBERS for array in arrays):
         return xarray.dot(*arrays, dim=dim)

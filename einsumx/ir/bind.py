@@ -7,7 +7,7 @@ from itertools import chain, count
 from operator import index
 from typing import Any, NamedTuple, NoReturn
 
-from einsumx.errors import SizeError, excerpt, shown
+from einsumx.errors import SizeError, counted, excerpt, shown
 from einsumx.ir.parse import SYMBOLS, Equation, Label, parse_text, symbol
 from einsumx.ir.records import record
 from einsumx.ir.sizes import UNKNOWN, Unknown
@@ -74,8 +74,8 @@ def known_sizes(shape: Sequence[Any]) -> tuple[int, ...]:
             sizes.append(index(size))
         except TypeError:
             raise SizeError(
-                f"has shape {tuple(shape)}, where the size of axis {axis} is not known; contractions are planned by "
-                "sizes, so compute the array first, or declare its shape"
+                f"has shape {tuple(shape)}, where the size of axis {axis} is not known, and einsumx plans by sizes; "
+                "compute the array first, or declare its shape"
             ) from None
     return tuple(sizes)
 
@@ -338,8 +338,8 @@ def _check_rank(equation: Equation, operand: int, term: tuple[Label, ...], shape
     """Raise SizeError if an operand's rank does not fit its subscript."""
     if _ellipsis_span(term, len(shape)) is None:
         named = len(term) - (... in term)
-        axes = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
-        wants = f"{named} label{'' if named == 1 else 's'}" + (" and an ellipsis" if ... in term else "")
+        axes = counted(len(shape), "axis", "axes")
+        wants = counted(named, "label") + (" and an ellipsis" if ... in term else "")
         is_row = len(term) == 1 and isinstance(term[0], str) and 1 < len(term[0]) == len(shape)
         hint = f"; {shown(term[0])} is one label" if is_row else ""
         raise SizeError(

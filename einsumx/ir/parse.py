@@ -12,7 +12,7 @@ from itertools import chain
 from itertools import count as counting
 from typing import Any, TypeAlias
 
-from einsumx.errors import REFUSALS, EquationError, SublistError, caret, excerpt, shown
+from einsumx.errors import REFUSALS, EquationError, SublistError, caret, counted, excerpt, shown
 from einsumx.ir.records import record
 from einsumx.scalars import as_python
 
@@ -70,7 +70,7 @@ def symbol(index: int) -> str:
     point = ord(_FIRST) + index - 52
     point += 0x800 * (point >= 0xD800)  # surrogates end at 0xDFFF
     if point > sys.maxunicode:
-        raise EquationError(f"the equation has more labels than the {index} that there are characters for")
+        raise EquationError(f"an equation has at most {index} labels, as there are no more characters")
     return chr(point)
 
 
@@ -112,7 +112,7 @@ def parse_text(text: str, count: int) -> Equation:
         elif any(len(subscript.split()) > 1 for subscript in left.split(",")):
             hint = hint or "; commas separate subscripts, and blanks mean nothing"
         raise EquationError(
-            f"the equation has {_count(len(inputs), 'subscript')} but {_count(count, 'operand')} "
+            f"the equation has {counted(len(inputs), 'subscript')} but {counted(count, 'operand')} "
             f"{'was' if count == 1 else 'were'} given{hint}\n  {excerpt(text)}"
         )
     output = _read_subscript(text, right_start, right) if arrow else implicit_output(inputs)
@@ -139,10 +139,10 @@ def parse_sublists(inputs: Sequence[Sequence[Label]], output: Sequence[Label] | 
         result = _read_sublist(output, "of the output")
         for label, times in Counter(result).items():
             if times > 1:
-                raise EquationError(f"label {shown(label)} stands twice in the output sublist {shown(list(result))}")
+                raise EquationError(f"label {shown(label)} appears twice in the output sublist {shown(list(result))}")
             if label not in known and label is not ...:
                 raise EquationError(
-                    f"label {shown(label)} of the output sublist {shown(list(result))} stands in no operand's sublist"
+                    f"label {shown(label)} of the output sublist {shown(list(result))} appears in no operand's sublist"
                 )
     letters = _letters(dict.fromkeys(label for term in terms for label in term if label is not ...))
     text = _text(
@@ -195,7 +195,7 @@ def parse_names(text: str, count: int) -> tuple[tuple[tuple[Label, ...], ...], t
         hint = f"; blanks separate names, and an equation of letters comes first: einsum({shown(text)}, ...)"
     if len(inputs) != count:
         raise EquationError(
-            f"the names are those of {_count(len(inputs), 'operand')}, but {_count(count, 'operand')} "
+            f"the names are those of {counted(len(inputs), 'operand')}, but {counted(count, 'operand')} "
             f"{'was' if count == 1 else 'were'} given{hint}\n  {excerpt(text)}"
         )
     output = _read_names(text, right_start, len(text))
@@ -204,12 +204,12 @@ def parse_names(text: str, count: int) -> tuple[tuple[tuple[Label, ...], ...], t
         label = output[place]
         if label in output[:place]:
             raise EquationError(
-                f"name {shown(label)} stands twice in the output{hint}\n{caret(text, word.start(), len(word[0]))}"
+                f"name {shown(label)} appears twice in the output{hint}\n{caret(text, word.start(), len(word[0]))}"
             )
         if label is not ... and label not in known:
             raise EquationError(
-                f"name {shown(label)} of the output belongs to no operand{hint}\n"
-                f"{caret(text, word.start(), len(word[0]))}"
+                f"name {shown(label)} of the output appears in no "
+                f"operand{hint}\n{caret(text, word.start(), len(word[0]))}"
             )
     return tuple(inputs), output
 
@@ -223,10 +223,10 @@ def _read_names(text: str, start: int, end: int) -> tuple[Label, ...]:
     for word in _WORD.finditer(text, start, end):
         label = ... if word[0] == "..." else word[0]
         if label is ... and ... in labels:
-            raise EquationError(f"a second ellipsis for one operand\n{caret(text, word.start(), 3)}")
+            raise EquationError(f"a second ellipsis in one operand\n{caret(text, word.start(), 3)}")
         if label is not ... and not word[0].isidentifier():
             raise EquationError(
-                f"{shown(word[0])} is no name: a text after the operands has names, such as 'batch', with blanks "
+                f"{shown(word[0])} is not a name: a text after the operands has names, such as 'batch', with blanks "
                 f"between them, and no brackets or numbers\n{caret(text, word.start(), len(word[0]))}"
             )
         labels.append(label)
@@ -280,7 +280,7 @@ def _split_arrow(text: str) -> tuple[str, bool, str, int]:
         raise EquationError(f"the equation has {wrong}\n{caret(text, place)}")
     if "," in right:
         place = text.index(",", len(left))
-        raise EquationError(f"the output has a comma, but there is one result\n{caret(text, place)}")
+        raise EquationError(f"the output has a comma, but there is only one result\n{caret(text, place)}")
     return left, bool(arrow), right, len(left) + len(arrow)
 
 
@@ -314,8 +314,8 @@ def _read_subscript(text: str, start: int, subscript: str) -> tuple[Label, ...]:
             raise EquationError(f"'.' that is not part of '...'\n{caret(text, start + place)}")
         elif not letter.isspace():
             raise EquationError(
-                f"{shown(letter)} is no label: labels are letters; {_INSTEAD.get(letter, _IN_LISTS)}\n"
-                f"{caret(text, start + place)}"
+                f"{shown(letter)} is not a label: labels are letters; "
+                f"{_INSTEAD.get(letter, _IN_LISTS)}\n{caret(text, start + place)}"
             )
         place += 1
     return tuple(labels)
@@ -336,10 +336,10 @@ def _check_output(
         if times > 1:
             second = start + subscript.index(str(label), place - start + 1)
             raise EquationError(
-                f"label {shown(label)} stands twice in the output{misread(text)}\n{caret(text, second)}"
+                f"label {shown(label)} appears twice in the output{misread(text)}\n{caret(text, second)}"
             )
         raise EquationError(
-            f"label {shown(label)} of the output stands in no operand's subscript{misread(text)}\n{caret(text, place)}"
+            f"label {shown(label)} of the output appears in no operand's subscript{misread(text)}\n{caret(text, place)}"
         )
 
 
@@ -374,15 +374,16 @@ def _check_label(label: Label, where: str) -> None:
     try:
         hash(label)
     except REFUSALS:  # of a class of the user's
-        raise SublistError(f"label {shown(label)} in the sublist {where} is not hashable") from None
+        raise SublistError(
+            f"label {shown(label)} in the sublist {where} is not hashable; use a number, a text or a tuple"
+        ) from None
     try:
         is_itself = as_python(label == label) is True  # nan is not, and for tensors it is a tensor
     except REFUSALS:
         is_itself = False
     if not is_itself:
         raise SublistError(
-            f"label {shown(label)} in the sublist {where} is not equal to itself, so that it cannot "
-            "be told from others; name it by a number or a text"
+            f"label {shown(label)} in the sublist {where} is not equal to itself; use a number, a text or a tuple"
         )
 
 
@@ -391,7 +392,3 @@ def _text(inputs: Sequence[tuple[Label, ...]], output: tuple[Label, ...]) -> str
         return "".join(["..." if label is ... else str(label) for label in term])
 
     return f"{','.join(map(written, inputs))}->{written(output)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

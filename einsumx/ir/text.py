@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from einsumx.caches import Table, when_cleared
-from einsumx.errors import excerpt, visible
+from einsumx.errors import counted, excerpt, visible
 from einsumx.ir import ops
 from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import OpCost, PlanCost, op_seconds, program_cost
@@ -172,7 +172,7 @@ def plan_line(program: Program, kernels: Kernels | None) -> str:
     """
     cost = program_cost(program, kernels)
     path = " ".join(map(shape_text, program.path)) if len(program.path) < _NAMED else f"of {len(program.path)} steps"
-    count = f"{len(program.ops)} op{'s' * (len(program.ops) != 1)}"
+    count = counted(len(program.ops), "op")
     own = sum(isinstance(op, ops.Native) for op in program.ops)
     count += f" ({own} of the own einsum)" if own else ""
     return (

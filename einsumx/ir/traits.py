@@ -156,9 +156,11 @@ class Traits:
         for name in ("matmul_through", "widen"):
             pairs: Any = getattr(self, name)
             if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-                raise TypeError(f"Traits({name}=) is a tuple of pairs, as (('float16', 'float32'),), not {pairs!r}")
+                raise TypeError(
+                    f"Traits({name}=) must be a tuple of pairs, as (('float16', 'float32'),), not {pairs!r}"
+                )
         if not isinstance(self.rates, Rates):
-            raise TypeError(f"Traits(rates=) is einsumx.ir.rates.Rates(...), not {self.rates!r}")
+            raise TypeError(f"Traits(rates=) must be einsumx.ir.rates.Rates(...), not {self.rates!r}")
 
     @property
     def strided(self) -> bool:

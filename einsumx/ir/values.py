@@ -27,9 +27,9 @@ def described(ops: Iterable[Op], operands: Sequence[Operand]) -> tuple[Operand, 
         try:
             sources = [values[slot] for slot in op.sources]
         except KeyError as missing:
-            raise EinsumxError(f"{excerpt(str(op))}: slot %{missing} out of turn") from None
+            raise EinsumxError(f"{excerpt(str(op))}: slot %{missing} is read before it is written") from None
         if op.out != len(values):
-            raise EinsumxError(f"{excerpt(str(op))}: slot %{op.out} out of turn")
+            raise EinsumxError(f"{excerpt(str(op))}: slot %{op.out} is written out of order")
         values[op.out] = result_of(op, sources)
     return tuple(values.values())
 

@@ -83,7 +83,7 @@ def read_rates(key: str, text: str) -> dict[str, float]:
     """
     rates = strict.parse(text)
     if not key.isdecimal() or not isinstance(rates, dict):
-        raise MalformedError(f"{shown(text)} are no rates for {shown(key)} threads")
+        raise MalformedError(f"{shown(text)} are not rates for {shown(key)} threads")
     check_rates(rates)
     return rates
 
@@ -93,7 +93,7 @@ def check_rates(rates: Mapping[str, Any]) -> None:
     names = {field.name for field in fields(Rates)}
     for name, value in rates.items():
         if name not in names or not is_rate(value):
-            raise MalformedError(f"{shown(value)} is no value for {shown(name)}")
+            raise MalformedError(f"{shown(value)} is not a value for {shown(name)}")
 
 
 def store_rates(adapter: Adapter, device: str, rates: Mapping[str, float]) -> None:

@@ -153,7 +153,7 @@ def is_frozen() -> bool:
 
 def _checked(value: object) -> Effort:
     if not isinstance(value, str) or value not in ("estimate", "measure"):
-        raise ValueError(f'the effort is "estimate" or "measure", not {value!r}')
+        raise ValueError(f'the effort must be "estimate" or "measure", not {value!r}')
     return cast("Effort", value)
 
 

@@ -15,6 +15,7 @@ from statistics import median
 from time import process_time
 from typing import NamedTuple
 
+from einsumx.errors import counted
 from einsumx.host.files import system_text
 from einsumx.host.threads import core_count
 
@@ -77,7 +78,7 @@ def watched() -> Iterator[Watch]:
     if before is not None and after is not None:
         watch.reasons += disturbances(before, after)
     elif load > _LOAD * core_count():
-        watch.reasons.append(f"the load average was {load:.1f} on {core_count()} cores before")
+        watch.reasons.append(f"the load average was {load:.1f} on {counted(core_count(), 'core')} before")
     watch.reasons = watch.reasons or watch.erratic()
 
 

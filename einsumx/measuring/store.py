@@ -186,7 +186,7 @@ def read(table: Table, reader: Reader, backends: Collection[str] = (), device: s
     except TimeoutError:  # of a signal handler
         raise
     except OSError as error:
-        warnings.warn(f"einsumx ignores what was measured: {error}", RuntimeWarning, stacklevel=1)
+        warnings.warn(f"einsumx ignores its stored measurements: {error}", RuntimeWarning, stacklevel=1)
     return []
 
 
@@ -302,5 +302,5 @@ def _set_aside(path: str, error: MalformedError) -> None:
         raise
     except OSError as reason:
         outcome = f"cannot be renamed: {reason}"
-    message = f"what einsumx measured cannot be used: {path} is damaged, {error}, and {outcome}"
+    message = f"einsumx cannot use its stored measurements: {path} is damaged, {error}, and {outcome}"
     warnings.warn(message, RuntimeWarning, stacklevel=1)

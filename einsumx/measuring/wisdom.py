@@ -131,4 +131,4 @@ def record(adapter: Adapter, device: str, key: str, finding: Finding) -> None:
         raise
     except (OSError, RuntimeError, ValueError) as error:
         _failures.append(str(error))
-        logs.log.warning("einsumx keeps its measurements in memory alone: %s", error)
+        logs.log.warning("einsumx keeps its measurements only in memory: %s", error)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from einsumx.ir import values as slots
     from einsumx.planner import einsum, mixed, narrow, packed_lowering, strided_lowering
     from einsumx.planner.lowering import Lowering
-else:  # the direct road needs none of these
+else:  # contractions whose calls are clear need none of these
     simplify, narrow = LazyModule("einsumx.ir.simplify"), LazyModule("einsumx.planner.narrow")
     mixed = LazyModule("einsumx.planner.mixed")
     slots = LazyModule("einsumx.ir.values")

@@ -10,7 +10,7 @@ from math import inf, prod
 from operator import attrgetter, index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from einsumx.errors import MemoryLimitError, PathError, excerpt, shown
+from einsumx.errors import MemoryLimitError, PathError, counted, excerpt, shown
 from einsumx.imports import LazyModule, imported
 from einsumx.scalars import as_python
 
@@ -119,7 +119,7 @@ def find_path(
         case _:
             hint = "; pass its get_path()" if hasattr(optimize, "get_path") else ""
             raise PathError(
-                f"optimize= takes an optimizer or its name, True, False, or a path, not {shown(optimize)}{hint}"
+                f"optimize= must be an optimizer or its name, True, False, or a path, not {shown(optimize)}{hint}"
             )
     return _pairwise(steps, inputs, output, label_sizes)
 
@@ -156,9 +156,9 @@ _LARGE = 1 << 24
 def _no_room(equation: SizedEquation, found: Tree, most: float) -> MemoryLimitError:
     needed, there_is = (text.quantity(count, "elements") for count in (found.elements, most))
     return MemoryLimitError(
-        f"no path was found whose steps fit into free memory: the best one has {needed} in one step, and there is room "
-        f"for {there_is}; pass memory_limit= to compute in blocks, or optimize='cotengra' for a longer search\n"
-        f"  {excerpt(equation.text)}"
+        f"no path was found whose steps fit into free memory: the best one needs {needed} in one step, and {there_is} "
+        "fit; pass memory_limit= to compute in blocks, or optimize='cotengra' for a longer search\n  "
+        f"{excerpt(equation.text)}"
     )
 
 
@@ -184,7 +184,8 @@ def path_text(equation: SizedEquation, path: Path, pace: Pace) -> str:
         tree = network.tree(merges, title)
         work = sum([network.span(tree.labels[first] | tree.labels[second]) for first, second in merges])
         largest = max(map(network.span, tree.labels[len(inputs) :]))
-        lines.append((title, f"{text.quantity(work)} multiply-adds, largest result {text.quantity(largest)} elements"))
+        figures = counted(text.quantity(work), "multiply-add"), counted(text.quantity(largest), "element")
+        lines.append((title, "{}, largest result {}".format(*figures)))
     return text.in_columns(lines)
 
 
@@ -299,7 +300,10 @@ def _cotengra(preset: str) -> Callable[..., Any]:
         try:
             return cotengra.array_contract_path(inputs, output, sizes, optimize=preset)
         except KeyError:
-            raise PathError(f"cotengra has no optimizer called {shown(preset)}") from None
+            raise PathError(
+                f"cotengra has no optimizer called {shown(preset)}; it has 'auto', 'auto-hq', 'greedy', 'hyper' and "
+                "others"
+            ) from None
 
     optimizer.__module__ = "cotengra"
     return optimizer
@@ -309,7 +313,9 @@ def _path_steps(steps: Sequence[Any]) -> list[tuple[int, ...]]:
     """The steps of a path in the form of NumPy (``["einsum_path", (0, 1), ...]``) or opt_einsum (without the name)."""
     if steps and isinstance(steps[0], str):
         if steps[0] != "einsum_path":
-            raise PathError(f"a path given as a list starts with 'einsum_path' or with a step, not {shown(steps[0])}")
+            raise PathError(
+                f"a path that is a list must start with 'einsum_path' or with a step, not {shown(steps[0])}"
+            )
         steps = steps[1:]
     path: list[tuple[int, ...]] = []
     for step in steps:
@@ -317,9 +323,9 @@ def _path_steps(steps: Sequence[Any]) -> list[tuple[int, ...]]:
             positions = tuple(map(index, step))
         except (TypeError, ValueError):
             is_both = isinstance(step, list | tuple) and step[:1] in (["einsum_path"], ("einsum_path",))
-            hint = "; einsum_path returns a path and a text: pass the first alone" if is_both else ""
+            hint = "; einsum_path returns a path and a text: pass only the first" if is_both else ""
             raise PathError(
-                f"a step of a path is a tuple of positions such as (0, 1), not {shown(step)}{hint}"
+                f"a step of a path must be a tuple of positions such as (0, 1), not {shown(step)}{hint}"
             ) from None
         path.append(positions)
     return path

@@ -44,7 +44,7 @@ class Candidate(NamedTuple):
     """A way to compute a step.
 
     Attributes:
-        name: see :class:`Selection`; empty if nobody asks for names.
+        name: see :class:`Selection`; empty if names are not needed.
         seconds: its estimated time.
         kind: equal for candidates that differ little, of which the fastest is tried first.
         write: appends its ops, and returns the result.

@@ -105,8 +105,8 @@ def _recorded(framework: Adapter, kernel: Callable[..., Code], arrays: Sequence[
     except REFUSALS as error:
         raise BackendError(
             f"{framework.name}: a primitive of this plan calls more than functions of self.xp and methods of arrays, "
-            f"so it is no code ({type(error).__name__}: {error}); public_class() of the adapter must return a class "
-            "whose primitives do not"
+            f"so it cannot be written as code ({type(error).__name__}: {error}); public_class() of the adapter must "
+            "return a class whose primitives do not"
         ) from error
 
 

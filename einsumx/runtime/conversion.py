@@ -49,7 +49,10 @@ def arrays_of(
     if adapter is None:
         adapter = required or get_backend("numpy")
     elif required is not None and adapter.name != required.name:
-        raise BackendError(f"backend={required.name!r} was asked for, but the operands are arrays of {adapter.name}")
+        raise BackendError(
+            f"backend={required.name!r} was passed, but the operands are arrays of {adapter.name}; convert them, or "
+            "omit backend="
+        )
     if plain:
         return adapter, operands
     adapter = adapter.of([array for array in operands if not is_builtin(type(array))])
@@ -70,8 +73,8 @@ def arrays_of(
                 raise
             except (RuntimeError, TypeError, ValueError) as error:
                 raise BackendError(
-                    f"{adapter.name} makes no array of operand {numbers[slot]}, a {type(operand).__name__}: {error}; "
-                    f"{_advice_on(operand)}"
+                    f"{adapter.name} cannot make an array of operand {numbers[slot]}, a {type(operand).__name__}: "
+                    f"{error}; {_advice_on(operand)}"
                 ) from error
     return adapter, [arrays[slot] for slot in range(len(operands))]
 
@@ -105,8 +108,8 @@ def _read_stored(operands: Mapping[int, Any], required: Adapter | None) -> tuple
     for number, operand in to_read.items():
         if framework is not numpy:
             raise BackendError(
-                f"operand {number} ({type_name(type(operand))}) is stored, and without a memory_limit= it "
-                f"is read for NumPy alone, not for {framework.name}; pass memory_limit=, or make an array of it first"
+                f"operand {number} ({type_name(type(operand))}) is a stored array, which without memory_limit= is read "
+                f"for NumPy only, not for {framework.name}; pass memory_limit=, or read it first"
             )
     return adapter, [
         stored.read_whole(number, each) if number in to_read else each for number, each in operands.items()
@@ -159,8 +162,11 @@ def check_operand(number: int, operand: Operand, planned: Operand, text: str) ->
     """
     if not sizes.may_be_equal(operand.shape, planned.shape):
         raise SizeError(
-            f"operand {number} has shape {shown(operand.shape)}, but the plan is made for {shown(planned.shape)}\n"
-            f"  {excerpt(text)}"
+            f"operand {number} has shape {shown(operand.shape)}, but the plan is for {shown(planned.shape)}; make "
+            f"another one\n  {excerpt(text)}"
         )
     if operand.dtype != planned.dtype:
-        raise BackendError(f"operand {number} has dtype {operand.dtype}, but the plan is made for {planned.dtype}")
+        raise BackendError(
+            f"operand {number} has dtype {operand.dtype}, but the plan is for {planned.dtype}; make another one, or "
+            "cast the operand"
+        )

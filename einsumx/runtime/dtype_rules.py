@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from einsumx.adapters.operand_types import dtype_error
 from einsumx.dtypes import can_cast, kind
 from einsumx.errors import BackendError, shown
 
@@ -46,9 +47,9 @@ def _not_a_dtype(adapter: Adapter, dtype: Any, keyword: str) -> str:
     """The message for a value of ``dtype=`` or ``accumulate=`` that is not one of the framework's dtypes."""
     name = name_of_dtype(dtype)
     if kind(name) != "O":
-        return f"{keyword}={shown(dtype)} is another framework's; for {adapter.name}, name it: {keyword}={name!r}"
+        return f"{keyword}={shown(dtype)} is a dtype of another framework; pass its name: {keyword}={name!r}"
     example = f"{keyword}='float32'"
-    return f"{keyword}={shown(dtype)} is no dtype that {adapter.name} computes in; name one, such as {example}"
+    return f"{keyword}={shown(dtype)} is not a dtype of {adapter.name}; pass one, such as {example}"
 
 
 def promoted(adapter: Adapter, operands: Sequence[Operand]) -> str:
@@ -68,7 +69,7 @@ def check_dtypes(adapter: Adapter, served: Collection[str], *dtypes: str | None)
     """Raise BackendError if a framework's einsum does not serve one of the dtypes, of which some may be None."""
     for name in dtypes:
         if name is not None and name not in served:
-            raise BackendError(f"{adapter.name}: einsum computes in no dtype {shown(name)}")
+            raise dtype_error(adapter.name, name)
 
 
 def accumulator(operands: Sequence[Operand], accumulate: str, dtype: str, traits: Traits) -> str | None:
@@ -96,7 +97,7 @@ def accumulator(operands: Sequence[Operand], accumulate: str, dtype: str, traits
         return None
     if not can_cast(accumulate, dtype, "same_kind"):
         raise BackendError(
-            f"{named} is of another kind than the result, which has dtype {dtype}; pass dtype={accumulate!r} for a "
-            "result of that kind too"
+            f"{named} is of another kind (integer, float, complex) than the result, which has dtype {dtype}; pass "
+            f"dtype={accumulate!r} too"
         )
     return None if accumulate in (dtype, traits.compute_dtype(dtype)) else accumulate

@@ -69,7 +69,7 @@ def _as_factor(name: str, value: Any) -> Any:
     if shape is None and hasattr(value, "__index__"):  # an integer that torch.compile traces
         return index(value)
     if shape != ():
-        raise TypeError(f"{name}= is a number, not {shown(value)}")
+        raise TypeError(f"{name}= must be a number, not {shown(value)}")
     adapter = owner(value)
     if adapter is not None and needs_gradient(adapter, value):
         raise BackendError(f"{name}= has no gradient; multiply the result by it instead, or detach it")
@@ -83,7 +83,7 @@ def _as_factor(name: str, value: Any) -> Any:
 
 
 def _no_value(name: str, value: Any) -> BackendError:
-    what = f"{name}= is a number, and this {type_name(type(value))} has no value yet"
+    what = f"{name}= must be a number, and this {type_name(type(value))} has no value yet"
     return BackendError(f"{what}; multiply the result by it instead")
 
 
@@ -107,7 +107,9 @@ def check_kinds(kinds: tuple[str, str], dtype: str) -> None:
         if _WIDTH[own] <= _WIDTH[kind(dtype)]:
             continue
         if kind(dtype) == "b":
-            raise BackendError(f"{name}= is 0 or 1 for a result of dtype bool; pass dtype= for numbers")
+            raise BackendError(
+                f"{name}= must be 0 or 1 for a result of dtype bool; pass dtype= for a result of numbers"
+            )
         raise BackendError(
             f"{name}= is {_WORDS[own]}, and the result has dtype {dtype}; pass a dtype= that holds the product"
         )
@@ -137,6 +139,4 @@ def _as_float(value: int, dtype: str) -> float:
     try:
         return float(value)
     except OverflowError as error:
-        raise BackendError(
-            f"alpha= or beta= is an integer that {dtype} does not hold; pass math.inf instead"
-        ) from error
+        raise BackendError(f"alpha= or beta= is an integer that {dtype} cannot hold; pass math.inf instead") from error

@@ -127,7 +127,7 @@ def _as_progress(progress: Any) -> Progress:
     if isinstance(progress := as_python(progress), bool):
         return bool(progress)
     if not callable(progress):
-        raise TypeError(f"progress= is True, or a function f(done, total), not {shown(progress)}")
+        raise TypeError(f"progress= must be True, or a function f(done, total), not {shown(progress)}")
     return cast(Progress, progress)
 
 
@@ -135,7 +135,7 @@ def _as_device(device: Any) -> str:
     if device is None:
         return ""
     if not isinstance(device, str):
-        raise TypeError(f"device= is the name of a device, such as 'cuda:0', not {shown(device)}")
+        raise TypeError(f"device= must be the name of a device, such as 'cuda:0', not {shown(device)}")
     return device
 
 
@@ -146,21 +146,21 @@ def _as_devices(devices: Any) -> tuple[str, ...]:
         names = tuple(map(as_python, devices))
         if all(isinstance(name, str) and name for name in names):
             return names
-    raise TypeError(f"devices= is a list of device names, such as ['cuda:0', 'cuda:1'], not {shown(devices)}")
+    raise TypeError(f"devices= must be a list of device names, such as ['cuda:0', 'cuda:1'], not {shown(devices)}")
 
 
 def _as_executor(executor: Any) -> futures.Executor | None:
     if executor is None:
         return None
     if not isinstance(executor, futures.Executor):
-        raise TypeError(f"executor= is an Executor of concurrent.futures or of its kind, not {shown(executor)}")
+        raise TypeError(f"executor= must be an Executor like those of concurrent.futures, not {shown(executor)}")
     return executor
 
 
 def _as_resume(resume: Any) -> str | os.PathLike[str] | None:
     if resume is None or (isinstance(resume, str | os.PathLike) and os.fspath(resume)):
         return resume
-    raise TypeError(f"resume= is the name of a file, not {shown(resume)}")
+    raise TypeError(f"resume= must be the name of a file, not {shown(resume)}")
 
 
 _BITS = 6
@@ -183,11 +183,13 @@ def limit_bytes(limit: MemoryAmount, free: Callable[[], int | None]) -> int:
     """
     limit = as_python(limit)
     if isinstance(limit, bool) or not isinstance(limit, int | float | str):
-        raise TypeError(f"memory_limit= is a number of bytes, a text such as '8GiB', or a fraction, not {shown(limit)}")
+        raise TypeError(
+            f"memory_limit= must be a number of bytes, a text such as '8GiB', or a fraction, not {shown(limit)}"
+        )
     if isinstance(limit, str):
         nbytes = bytes_in(limit)
         if not nbytes:
-            raise ValueError(f"memory_limit={shown(limit)} is no amount of memory; write '8GiB', '500MB', or bytes")
+            raise ValueError(f"memory_limit={shown(limit)} is not an amount of memory; write '8GiB', '500MB', or bytes")
         return nbytes
     if not limit > 0:
         raise ValueError(f"memory_limit={shown(limit)} must be positive")
@@ -196,7 +198,9 @@ def limit_bytes(limit: MemoryAmount, free: Callable[[], int | None]) -> int:
     if isinstance(limit, float) and limit < 1:
         available = free()
         if available is None:
-            raise ValueError(f"memory_limit={limit!r} is a fraction, but how much is free is not known; give bytes")
+            raise ValueError(
+                f"memory_limit={limit!r} is a fraction, but the amount of free memory is not known; pass bytes"
+            )
         share = int(limit * available)
         spare = max(share.bit_length() - _BITS, 0)
         return share >> spare << spare

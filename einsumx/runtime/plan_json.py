@@ -12,7 +12,7 @@ from dataclasses import MISSING, asdict, astuple, dataclass, field, fields, make
 from typing import Annotated, Any, get_type_hints
 
 from einsumx.adapters.registry import get_backend
-from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, excerpt, shown
+from einsumx.errors import BackendError, EinsumxError, PathError, SizeError, counted, excerpt, shown
 from einsumx.ir.algebra import PLUS_TIMES, Algebra
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.contraction import Contraction, Place
@@ -131,8 +131,9 @@ def read_plan(text: str, semiring: Callable[..., Algebra]) -> Program:
     program = _planned_again(plan, algebra)
     if json.loads(json.dumps(_listed(program))) != plan.ops:
         warn(
-            f"einsumx plans {excerpt(program.written)} in another way than the plan that was stored: it was made by "
-            f"another version of einsumx or for another one of {program.backend}, or changed; the new plan is used"
+            f"einsumx now makes another plan of {excerpt(program.written)} than the stored one, and uses the new one: "
+            f"another version of einsumx or {program.backend} made the stored plan, or it was changed; store the new "
+            "plan"
         )
     return program
 
@@ -148,7 +149,10 @@ def _planned_again(plan: Any, algebra: Algebra) -> Program:
     as_dtypes([plan.dtype, plan.accumulate or plan.dtype], 2)
     for number, operand in enumerate(operands):
         if operand.strides is not None and len(operand.strides) != len(operand.shape):
-            raise SizeError(f"operand {number} has {len(operand.shape)} axes and {len(operand.strides)} strides")
+            raise SizeError(
+                f"operand {number} has {counted(len(operand.shape), 'axis', 'axes')} and "
+                f"{counted(len(operand.strides), 'stride')}"
+            )
     sized = sized_equation(written, [operand.shape for operand in operands])
     if sized.text != plan.equation:
         raise EinsumxError(f"{excerpt(plan.named or plan.equation)} is not the equation {excerpt(sized.text)}")
@@ -169,7 +173,7 @@ def _planned_again(plan: Any, algebra: Algebra) -> Program:
 def _check_path(path: Path, equation: SizedEquation) -> None:
     """Check a path, and that planning along it takes no longer than along those that the planner makes."""
     if not all(len(step) in (1, 2) for step in path):
-        raise PathError("each step of a stored path has one or two positions")
+        raise PathError("each step of a stored path must have one or two positions")
     find_path(equation, path)
     terms = [frozenset(term) for term in equation.inputs]
     results = [result for _, result in step_outputs(path, terms, frozenset(equation.output))]

@@ -101,7 +101,7 @@ def by_signatures(
     fields = from_key(key)
     request = Request(written, (), **fields)
     if mode is None and level == "estimate" and fields.keys() <= STAGED:
-        with suppress(EinsumxError):  # which the other road raises with all that is to be said
+        with suppress(EinsumxError):  # which from_signatures raises with its full message
             run = staged.run_of(adapter, written, signatures, request.optimize)
             if run is not None:
                 return Prepared(run, lambda: from_signatures(request, adapter, signatures).plan())

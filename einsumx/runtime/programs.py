@@ -8,7 +8,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter, Array, Run
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cached
-from einsumx.errors import SizeError, excerpt
+from einsumx.errors import SizeError, counted, excerpt
 from einsumx.ir.cost import PlanCost
 from einsumx.ir.layout import contiguous
 from einsumx.ir.operand import Operand
@@ -52,7 +52,8 @@ def run_program(program: Program, operands: Sequence[Any]) -> Array:
     adapter, arrays = arrays_of(list(operands), None)
     if len(arrays) != len(program.operands):
         raise SizeError(
-            f"the plan takes {len(program.operands)} operands, not {len(arrays)}\n  {excerpt(program.written)}"
+            f"the plan takes {counted(len(program.operands), 'operand')}, not {len(arrays)}\n  "
+            f"{excerpt(program.written)}"
         )
     signatures = tuple(map(adapter.signature, arrays))
     device = one_device(adapter, signatures)

@@ -77,7 +77,7 @@ def split(operands: Sequence[Any]) -> tuple[Written, list[Any]]:
         return operands[0], list(operands[1:])
     if len(operands) > 1 and (operands[0] is None or isinstance(operands[0], bytes | bytearray)):
         actual = "None" if operands[0] is None else f"the bytes {shown(operands[0])}"
-        raise SublistError(f"the equation is a text such as 'ij,jk->ik', not {actual}")
+        raise SublistError(f"the equation must be a text such as 'ij,jk->ik', not {actual}")
     if len(operands) < 2:
         raise EquationError(
             "einsum needs an equation and operands: einsum('ij,jk->ik', a, b), einsum(a, [0, 1], b, [1, 2], [0, 2]), "
@@ -504,7 +504,7 @@ def as_positions(conj: Any) -> tuple[int, ...]:
             return tuple(map(index, items))
     except TypeError:
         pass
-    raise EquationError(f"conj= is the position of an operand, or several such as (0, 2), not {shown(conj)}")
+    raise EquationError(f"conj= must be the position of an operand, or several such as (0, 2), not {shown(conj)}")
 
 
 def _with_framework(adapter: Adapter, request: Request) -> Request:
@@ -526,6 +526,8 @@ def _with_framework(adapter: Adapter, request: Request) -> Request:
     try:
         hash(chosen)
     except TypeError as error:
-        raise BackendError(f"precision= and out_sharding= are hashable values: {error}") from None
+        raise BackendError(
+            f"precision= and out_sharding= must be hashable; pass a tuple instead of a list: {error}"
+        ) from None
     adapter.configured(chosen)
     return replace(request, framework=chosen._asdict())

@@ -266,7 +266,8 @@ def sum_dtype(
         size == 1 or sizes.may_be_equal((size,), (other,)) for size, other in pairs
     ):
         raise SizeError(
-            f"c has shape {shown(added.shape)}, which does not broadcast to that of the result, {shown(result.shape)}"
+            f"c has shape {shown(added.shape)}, which does not broadcast to the shape of the result, "
+            f"{shown(result.shape)}"
         )
     if added.dtype != dtype and not can_cast(added.dtype, dtype, casting):
         raise BackendError(
@@ -332,10 +333,15 @@ def _check_framework(adapter: Adapter, out: Any) -> None:
     """Raise BackendError if ``out`` is not an array of the framework."""
     out_adapter = owner(out)
     if out_adapter is None:
-        hint = "; pass memory_limit= to have the result written to what is stored" if is_stored(out) else ""
-        raise BackendError(f"out= is a {type(out).__name__}, but the operands are arrays of {adapter.name}{hint}")
+        hint = "; pass memory_limit= to write the result to a stored array" if is_stored(out) else ""
+        raise BackendError(
+            f"out= must be an array of {adapter.name}, as the operands are, not a {type(out).__name__}{hint}"
+        )
     if out_adapter is not adapter:
-        raise BackendError(f"out= belongs to {out_adapter.name}, but the operands to {adapter.name}")
+        raise BackendError(
+            f"out= is an array of {out_adapter.name}, but the operands are arrays of {adapter.name}; make out= with "
+            f"{adapter.name}"
+        )
 
 
 def check_fits(
@@ -359,7 +365,7 @@ def check_fits(
         )
     out_device, device = adapter.device_of(out), adapter.device_of(first)
     if out_device and device and out_device != device:  # some arrays are on no device
-        raise BackendError(f"out= is on {out_device}, but the operands are on {device}")
+        raise BackendError(f"out= is on {out_device}, but the operands are on {device}; make out= on their device")
     check_out_dtype(result, adapter.dtype_name(dtype), casting, dtype)
 
 
@@ -388,7 +394,7 @@ def result_order(order: Order, out: Any, adapter: Adapter, operands: Sequence[An
         BackendError: the framework's arrays have no memory order.
     """
     if order != "K" and out is not None:
-        raise ValueError(f"order={order!r} asks for a new array, but out= brings one; omit one of them")
+        raise ValueError(f"order={order!r} asks for a new array, but out= is one already; pass one of them")
     if order != "K":
         _orders_of(adapter)
     if order == "A":

@@ -8,7 +8,7 @@ from typing import Any
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.facets import blocks_of
 from einsumx.dtypes import kind
-from einsumx.errors import REFUSALS, BackendError, SizeError, excerpt, shown
+from einsumx.errors import REFUSALS, BackendError, SizeError, counted, excerpt, shown
 from einsumx.ir.bind import SizedEquation
 from einsumx.ir.sizes import UNKNOWN, Unknown
 from einsumx.runtime.equations import parsed
@@ -31,8 +31,8 @@ def as_shapes(written: Written, operands: Sequence[Any]) -> list[tuple[int, ...]
         is_row = isinstance(operand, list) and all(isinstance(size, int) for size in operand)
         if ... not in term and ((is_number and len(term) > 0) or (is_row and len(term) > 1)):
             raise SizeError(
-                f"operand {number} is {shown(operand)}, where a shape of {len(term)} or an array belongs; a shape is a "
-                f"tuple of sizes, such as (2, 3)\n  {excerpt(equation.text)}"
+                f"operand {number} must be an array or a shape of {counted(len(term), 'size')}, as in (2, 3), not "
+                f"{shown(operand)}\n  {excerpt(equation.text)}"
             )
     return shapes
 
@@ -41,16 +41,16 @@ def _as_shape(operand: Any) -> tuple[int, ...] | None:
     if not isinstance(operand, tuple):
         return None
     if any(isinstance(size, str) for size in operand):
-        raise SizeError(f"a shape has sizes that are integers, or None for one that is not known: {shown(operand)}")
+        raise SizeError(f"the sizes of a shape must be integers, or None if unknown: {shown(operand)}")
     sizes = tuple([UNKNOWN if size is None or isinstance(size, Unknown) else as_python(size) for size in operand])
     are_sizes = [isinstance(size, int | Unknown) and not isinstance(size, bool) for size in sizes]
     if all(are_sizes):
         if any(size < 0 for size in sizes):
-            raise SizeError(f"a shape has no negative sizes: {shown(sizes)}")
+            raise SizeError(f"the sizes of a shape must not be negative: {shown(sizes)}")
         return sizes
     if any(are_sizes):
         wrong = sizes[are_sizes.index(False)]
-        raise SizeError(f"a shape has sizes that are integers, not {shown(wrong)}: {shown(operand)}")
+        raise SizeError(f"the sizes of a shape must be integers, not {shown(wrong)}: {shown(operand)}")
     return None
 
 
@@ -65,10 +65,10 @@ def as_dtypes(dtypes: Any, count: int) -> list[str]:
     several = isinstance(dtypes, Iterable) and not isinstance(dtypes, str)
     names = list(map(as_python, dtypes if several else [dtypes] * count))
     if len(names) != count:
-        raise SizeError(f"dtypes= names {len(names)} dtypes for {count} operands")
+        raise SizeError(f"dtypes= names {counted(len(names), 'dtype')} for {counted(count, 'operand')}")
     for name in names:
         if not isinstance(name, str) or (kind(name) == "O" and name != "object"):
-            raise BackendError(f"dtypes= has {shown(name)}; dtypes are named as NumPy names them, such as 'float32'")
+            raise BackendError(f"dtypes= has {shown(name)}; a dtype must be a name of NumPy's, such as 'float32'")
     return names
 
 
@@ -77,8 +77,8 @@ def check_out(out: Any, equation: SizedEquation) -> None:
     if _as_shape(out) != equation.shape:
         other = shown(out) if isinstance(out, tuple) else type(out).__name__
         raise SizeError(
-            f"beside shapes, out= is the shape of the result, {shown(equation.shape)}, not {other}\n"
-            f"  {excerpt(equation.named)}"
+            f"next to shapes, out= must be the shape of the result, {shown(equation.shape)}, not {other}\n  "
+            f"{excerpt(equation.named)}"
         )
 
 
@@ -87,7 +87,8 @@ def check_device(adapter: Adapter, device: str) -> None:
     kinds = adapter.device_kinds
     if device and kinds and device.partition(":")[0] not in kinds:
         raise BackendError(
-            f"{adapter.name} has no device {shown(device)}, as its arrays are on {' and '.join(kinds)} alone"
+            f"{adapter.name} has no device {shown(device)}, because its arrays are only on {' and '.join(kinds)}; use "
+            "another backend, or omit device="
         )
 
 

@@ -35,9 +35,9 @@ def stored_operand(number: int, array: Any, adapter: Adapter) -> Operand:
     try:
         empty = numpy.xp.asarray(array[(slice(0, 0),) * len(shape)])
     except REFUSALS as error:
-        raise BackendError(f"{name} cannot be read by slices: {error!r}; convert it to an array first") from error
+        raise BackendError(f"{name} cannot be read by slices ({error!r}); convert it to an array first") from error
     if empty.ndim != len(shape) or numpy.dtype_name(empty.dtype) != dtype:
-        raise BackendError(f"slices of {name} are no arrays of its rank and dtype; convert it to an array first")
+        raise BackendError(f"slices of {name} are not arrays of the same rank and dtype; convert it to an array first")
     return Operand(shape, dtype)
 
 
@@ -61,6 +61,6 @@ def host_array(block: Any) -> Any:
     """
     np = get_backend("numpy").xp
     if isinstance(block, np.ma.MaskedArray) and block.mask.any():
-        raise BackendError("a block that was read has masked elements, which einsum would not leave out; fill them")
+        raise BackendError("a block has masked elements, which einsum would count; fill them first, as by x.filled(0)")
     array = np.asarray(block)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -210,8 +210,8 @@ def reserve(out: Any, name: str = "out=") -> None:
         if error.errno in (ENOSPC, EDQUOT, EFBIG):  # other errors mean that the file system cannot allocate
             raise OSError(
                 error.errno,
-                f"the disk has no room for the {stop - start} bytes of {name} ({os.strerror(error.errno)}); nothing "
-                "was computed",
+                f"the disk has no room for the {stop - start} bytes of {name} ({os.strerror(error.errno)}); free "
+                "space, or set TMPDIR= to another disk",
                 str(mapped.filename),
             ) from error
     finally:

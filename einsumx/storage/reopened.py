@@ -27,7 +27,8 @@ class ReopenedArray:
                 f"{opener_name(opening)} opened a {type_name(type(array))}; an operand has shape, dtype and slicing "
                 "that gives NumPy arrays"
             )
-        self.array, self.opening = array, opening
+        self.array: Any = array
+        self.opening: partial[Any] = opening
 
     @property
     def shape(self) -> Any:

@@ -44,7 +44,8 @@ class _RemoteScheduler(Scheduler):
         super().__init__(executor, workers, work)
         if get_backend(self.adapter.name) is not self.adapter:
             raise BackendError(
-                f"other processes do not know the backend {self.adapter.name} of this one; pass an executor of threads"
+                f"other processes do not have the backend {self.adapter.name}, which this process registered; pass an "
+                "executor of threads"
             )
         self._shared = SharedOperands(self.local)
         try:
@@ -138,8 +139,8 @@ class _LocalScheduler(_RemoteScheduler):
         if isinstance(error, BrokenExecutor) and self._submitted_to[piece.number] is self.executor:
             if self.executor is self._original:
                 warn(
-                    "a worker of executor= died, and the executor takes no more work; the contraction goes on in "
-                    "another one of its kind, which ends with it"
+                    "a worker of executor= died, and the executor takes no more work; the contraction continues in a "
+                    "new executor of the same kind"
                 )
             self._shut_down_replacement()
             self.executor = _another(self._original, self.workers)

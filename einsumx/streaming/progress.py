@@ -66,7 +66,7 @@ def _tqdm() -> Any:
     except ImportError as error:
         raise BackendError(
             "progress=True draws with tqdm, which is not installed: pip install 'einsumx[progress]'; or pass a "
-            "function of the steps done and of all"
+            "function f(done, total)"
         ) from error
 
 

@@ -283,7 +283,9 @@ def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring |
     if framework is None:
         return _OnHost(number, array, adapter, device, ring)
     if framework is not adapter and needs_gradient(framework, array):
-        raise BackendError(f"operand {number} asks for a gradient, which is lost where {adapter.name} computes")
+        raise BackendError(
+            f"operand {number} requires a gradient, which {adapter.name} would lose; detach it, or omit backend="
+        )
     if framework.name == "numpy":
         array = framework.plain(array)
         shared = blocks_of(adapter).in_place(array) if is_host(device) else None
@@ -291,8 +293,8 @@ def _source(number: int, array: Any, adapter: Adapter, device: str, ring: Ring |
     current = framework.device(array)
     if not is_host(current):
         raise BackendError(
-            f"operand {number} is on {current}, but {adapter.name} computes on {device or 'the host'}; "
-            "move it there or to the host first"
+            f"operand {number} is on {current}, but {adapter.name} computes on {device or 'the host'}; move it there, "
+            "or to the host"
         )
     return _OnHost(number, _ForeignArray(array, framework), adapter, device, ring)
 

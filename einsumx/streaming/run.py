@@ -21,7 +21,7 @@ from einsumx.blocked.program import BlockedContraction, BlockedProgram
 from einsumx.blocked.stage_programs import StagePrograms
 from einsumx.blocked.text import log_blocks
 from einsumx.dtypes import itemsize
-from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, excerpt, shown
+from einsumx.errors import BackendError, BlockError, MemoryLimitError, SizeError, counted, excerpt, shown
 from einsumx.host.free_memory import is_out_of_memory
 from einsumx.imports import LazyModule
 from einsumx.ir.algebra import Algebra
@@ -262,8 +262,8 @@ def check_resumable(request: Request) -> None:
     """Raise ValueError if blocks would be added twice after an interruption."""
     if request.limit.resume is not None and request.factors is not None and request.factors.beta != 0:
         raise ValueError(
-            "resume= cannot be combined with beta=: after an interruption nobody knows which blocks were added to "
-            "out= already"
+            "resume= cannot be combined with beta=, because after an interruption it is not known which blocks were "
+            "added to out= already; write to a new array"
         )
 
 
@@ -303,7 +303,9 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
     """
     text = program.equation
     if len(operands) != len(program.operands):
-        raise SizeError(f"the plan takes {len(program.operands)} operands, not {len(operands)}\n  {excerpt(text)}")
+        raise SizeError(
+            f"the plan takes {counted(len(program.operands), 'operand')}, not {len(operands)}\n  {excerpt(text)}"
+        )
     adapter, arrays = framework_of(operands, get_backend(program.backend))
     if is_traced(adapter, arrays):
         return traced.planned(program, adapter, arrays, out)
@@ -325,7 +327,7 @@ def run_blocked(program: BlockedProgram, operands: Sequence[Any], out: Any = Non
         array = arrays[number]
         if owner(array) is adapter and _records(adapter, array):
             raise BackendError(
-                f"operand {number} asks for a gradient, which a plan does not record; call einsumx.einsum"
+                f"operand {number} requires a gradient, which a plan does not record; call einsumx.einsum"
             )
     described = tuple([source.operand for source in opened])
     if not all(map(is_as_broadcast, described, program.operands)):
@@ -361,7 +363,7 @@ def run_blocks(limited: Limited, progress: Progress = False) -> Array:
         log_blocks(limited.program)
         while (error := _out_of_memory(limited, ledger, progress)) is not None:
             limited = _with_less(limited, ledger, error)
-            log.info("blocks: memory ran out (%s), a smaller plan goes on", type(error).__name__)
+            log.info("blocks: memory ran out (%s); continuing with a smaller plan", type(error).__name__)
             log_blocks(limited.program)
         if journal is not None:
             limited.target.sync()
@@ -395,7 +397,7 @@ def _verify(ledger: Ledger, journal: Journal, limited: Limited) -> None:
         log.info("blocks: %d of %d are done already", recorded - len(differing), limited.program.blocks)
     if not differing:
         return
-    why = "out= was made anew or changed since"
+    why = "out= was replaced or changed since then"
     if journal.was != name:
         here, before = excerpt(name) or "an array without a name", excerpt(journal.was) or "another"
         why = f"out= is {here}, and they were written to {before}"
@@ -455,10 +457,10 @@ def _out_of_memory(limited: Limited, ledger: Ledger, progress: Progress) -> Base
 def _with_progress(error: BlockError, limited: Limited, missing: int) -> BlockError:
     """The error of a block, with what was done before and how to go on."""
     blocks = limited.program.blocks
-    how = "with out= on disk and resume=, a later call goes on from there"
+    how = "with out= on disk and resume=, a later call continues from there"
     if limited.resume is not None:
-        how = f"the same call with resume={shown(os.fspath(limited.resume))} goes on from there"
-    return BlockError(f"{error}\n  {blocks - missing} of {blocks} blocks are done, {missing} are missing; {how}")
+        how = f"the same call with resume={shown(os.fspath(limited.resume))} continues from there"
+    return BlockError(f"{error}\n  blocks done: {blocks - missing} of {blocks}; {how}")
 
 
 def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limited:
@@ -474,12 +476,15 @@ def _with_less(limited: Limited, ledger: Ledger, error: BaseException) -> Limite
         before, limit = limit, (limit + refused) // 2
         if limit == refused or limited.within is None:
             text = excerpt(program.equation)
-            raise MemoryLimitError(f"{ran_out}, and this contraction cannot be computed in less\n  {text}") from error
+            raise MemoryLimitError(
+                f"{ran_out}, and this contraction cannot be computed in less; free memory, or pass an out= in a "
+                f"file\n  {text}"
+            ) from error
         try:
             less = limited.within(limit)
         except MemoryLimitError:
             refused, limit = limit, before
-    warn(f"{ran_out}; the contraction goes on under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}")
+    warn(f"{ran_out}; the contraction continues under {limit} bytes{in_units(limit)}: {type(error).__name__}: {error}")
     if not (ledger or limited.target.is_changed):
         return less
     limited.target.cut_anew()

@@ -1,4 +1,4 @@
-"""Runs one contraction on an executor: a bounded number of pieces in flight, added up as they arrive."""
+"""Runs one contraction on an executor: a bounded number of pieces at a time, which are added up in a fixed order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from einsumx.adapters.base import Adapter, Array
 from einsumx.adapters.facets import blocks_of
 from einsumx.blocked.boxes import BlockIndex, Box
 from einsumx.blocked.program import BlockedProgram
-from einsumx.errors import BackendError, BlockError, excerpt
+from einsumx.errors import BackendError, BlockError, counted, excerpt
 from einsumx.host.threads import sharing
 from einsumx.runtime.limits import Progress
 from einsumx.streaming.blocks import Blocks, compute
@@ -35,7 +35,7 @@ class Concurrency(NamedTuple):
     """How a pool of workers or devices affects the plan.
 
     Attributes:
-        together: how many blocks share the memory that the result leaves of one process's or device's limit.
+        together: how many blocks share the limit of a process or device, without the part that the result takes.
         pieces: the least number of pieces to cut the contraction into, so that all workers are busy to the end.
         waiting: how many values of blocks are held besides those that share the limit.
     """
@@ -145,8 +145,9 @@ class Scheduler:
         block = f"block [{ranges}] of the result of {excerpt(self.program.equation)}"
         if isinstance(error, BrokenExecutor):
             raise BlockError(
-                f"{block} could not be computed: workers of the executor died {lost[piece.number]} times while they "
-                "had it; where the system ended them for want of memory, use fewer workers or a smaller memory_limit="
+                f"{block} could not be computed: workers of the executor died {counted(lost[piece.number], 'time')} "
+                "while they computed it; if the system ended them for lack of memory, use fewer workers or a smaller "
+                "memory_limit="
             ) from error
         raise BlockError(f"{block} could not be computed: {type(error).__name__}: {error}") from error
 

@@ -56,7 +56,9 @@ class Mapped:
         """The array in its file; unless it is ``writable``, writes stay private to this process."""
         numpy = get_backend("numpy")
         if not re.fullmatch(r"[<>|=][biufcV]\d{1,3}|bfloat16", self.dtype):
-            raise BackendError(f"a worker cannot read dtype {shown(self.dtype)} from a file")
+            raise BackendError(
+                f"a worker cannot read dtype {shown(self.dtype)} from a file; convert the operand to numbers or bools"
+            )
         try:
             with files.open_regular(self.path, writable=writable) as file:
                 # Copy-on-write instead of read-only, as frameworks warn about read-only arrays.
@@ -127,7 +129,9 @@ def _described(array: Any) -> str:
 def _check_same(by: str, here: str, caller: str) -> None:
     """Check that a worker opened an array like the caller's."""
     if here != caller:
-        raise BackendError(f"a worker opened {by} with {here}, but the caller with {caller}")
+        raise BackendError(
+            f"a worker opened {by} and found {here}, but the caller found {caller}; open the same array everywhere"
+        )
 
 
 def zarr_of(array: Any) -> Zarr:

@@ -48,15 +48,15 @@ def recorded(request: Request, adapter: Adapter, arrays: Sequence[Any]) -> Array
     limit = request.limit
     if not limit.is_lasting or request.algebra.has_exponents:
         raise BackendError(
-            f"while {adapter.name} traces a call, memory_limit= is a number of bytes alone, and not for einsum_frexp; "
-            "call it outside of the trace, or omit memory_limit="
+            f"while {adapter.name} traces a call, memory_limit= must be a number of bytes, and einsum_frexp takes "
+            "none; call it outside of the trace, or omit memory_limit="
         )
     operands = _in_trace(adapter, arrays, request.out)
     signatures = list(map(adapter.signature, operands))
     request, device = request.named(adapter), one_device(adapter, signatures)
     contraction = front.contraction(request, adapter, described(adapter, signatures), device)
     if not all(is_known(operand.shape) for operand in contraction.operands):
-        raise BackendError("memory_limit= needs sizes that are known; omit it for a program of any size")
+        raise BackendError("memory_limit= needs all sizes; omit it for a program of any size")
     asked = asked_in_trace(adapter, contraction, limit_bytes(limit.amount, lambda: None), request.is_path_free)
     return _recorded(adapter, asked, operands)
 
@@ -97,7 +97,9 @@ def _in_trace(adapter: Adapter, arrays: Sequence[Any], out: Any) -> list[Array]:
     operands = []
     for number, array in enumerate(arrays):
         if owner(array) is not adapter and not is_host_array(array):
-            raise BackendError(f"operand {number} is stored, and cannot be read while {adapter.name} traces the call")
+            raise BackendError(
+                f"operand {number} is stored, and cannot be read while {adapter.name} traces the call; read it first"
+            )
         own = array if owner(array) is adapter else adapter.from_numpy(array)
         operands.append(loops_of(adapter).known(own))
     return operands

@@ -377,7 +377,10 @@ class Output:
         kind = type_name(type(out))
         framework = owner(out)
         if framework is None and not (is_stored(out) and hasattr(out, "__setitem__")):
-            raise BackendError(f"out= is a {kind}, which has no shape, dtype and assignment to slices")
+            raise BackendError(
+                f"out= is a {kind}, which lacks a shape, a dtype or assignment to slices; pass an array, a memory map "
+                "or a dataset"
+            )
         if tuple(out.shape) != program.shape:
             raise SizeError(
                 f"out= has shape {shown(tuple(out.shape))} but the result has shape {shown(program.shape)}\n"
@@ -386,14 +389,17 @@ class Output:
         dtype = (framework or numpy).dtype_name(out.dtype)
         check_out_dtype(program.dtype, dtype, casting, out.dtype)
         if getattr(out, "read_only", False) is True or getattr(getattr(out, "file", None), "mode", "") == "r":
-            raise BackendError(f"out= is a {kind} that is open read-only")
+            raise BackendError(f"out= is a {kind} that is open read-only; open it with mode 'r+'")
         if framework is None:
             return _Host(self._out, adapter, itemsize(program.dtype), at_once)
         out_of(framework).check(out, [array for array in map(opened_here, self._operands) if owner(array) is framework])
         device = framework.device(out)
         is_on_device = framework is adapter and (device == program.device or not device or not program.device)
         if not is_on_device and not is_host(device):
-            raise BackendError(f"out= is on {device}, but {adapter.name} computes the result on {program.device}")
+            raise BackendError(
+                f"out= is on {device}, but {adapter.name} computes the result on {program.device}; move it there, or "
+                "to the host"
+            )
         if framework is numpy:
             return _Host(self._out, adapter, itemsize(program.dtype), at_once)
         if is_on_device:

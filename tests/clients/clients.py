@@ -47,7 +47,8 @@ class Client:
         source: where its tests are.
         tests: files or folders, from the source's root.
         frameworks: what :func:`einsumx.patch` is called with.
-        replaced: a function of another library, as ``module:name``, and the one that takes its place.
+        replaced: a function of another library, as ``module:name`` or ``module:class.name``, and the one that takes its
+            place.
         options: of pytest.
         settings: the file with pytest's settings, from the source's root.
         environment: variables for its tests.
@@ -245,6 +246,28 @@ CLIENTS = (
         tests=("tests/o3/linear_test.py", "tests/o3/reduce_tensor_test.py", "tests/o3/wigner_test.py"),
         frameworks=("torch",),
         needs=(TORCH,),
+    ),
+    Client(
+        name="sparse",
+        package="sparse",
+        version="0.19.3",
+        source=Installed("sparse"),
+        tests=("numba_backend/tests/test_einsum.py",),
+        frameworks=("sparse",),
+        reasons={"test_einsum_format[formats1-dok]": "it expects DOK for DOK operands; einsumx returns COO"},
+    ),
+    Client(
+        name="glass",
+        package="glass",
+        version="2026.2",
+        source=Git("https://github.com/glass-dev/glass", "v2026.2", ("tests", "pyproject.toml")),
+        tests=("tests/core/test_lensing.py", "tests/core/test_shells.py"),
+        frameworks=(),
+        replaced=("glass._array_api_utils:xp_additions.einsum", "einsumx:einsum"),
+        title="glass's own einsum",
+        settings="pyproject.toml",
+        environment={"ARRAY_BACKEND": "array_api_strict"},
+        needs=("array-api-strict", "pytest-mock"),
     ),
     Client(
         name="transformers",

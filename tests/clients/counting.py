@@ -15,8 +15,9 @@ import os
 import random
 import sys
 import time
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -101,25 +102,19 @@ def described(argument: Any) -> Any:
 
 def count_calls() -> None:
     """Count the calls of every replacement that starts after this."""
-    behind, places = patching.behind, patching.Names._current_places
-    made: list[Function] = []
-
-    def counted_behind(adapter: Any, native: Function) -> Function:
-        made.append(timed(native) if is_native else counted(behind(adapter, native)))
-        return made[-1]
+    places = patching.Names._current_places
 
     def counted_places(names: patching.Names) -> list[Any]:
-        """The places; a library that is no framework has replacements of its own, which ``behind`` does not make."""
-        before = len(made)
-        current = places(names)
-        if len(made) > before:
-            return current
-        return [place._replace(ours=timed(place.native) if is_native else counted(place.ours)) for place in current]
+        return [place._replace(ours=patching._Replacements(partial(replacement_of, place))) for place in places(names)]
 
-    patching.behind = counted_behind
     patching.Names._current_places = counted_places  # type: ignore[method-assign]
     replacement.say_native = patching.say_native = note_native  # other modules import it from here later
     log.setLevel("WARNING")  # some tests show every message, and to write one about a plan takes longer than the plan
+
+
+def replacement_of(place: Any, limit: Any) -> Function:
+    """The function for a limit that is called in place of the library's own."""
+    return timed(place.native) if is_native else counted(place.ours[limit])
 
 
 def patch() -> None:
@@ -136,16 +131,20 @@ def patch() -> None:
         for each in list(sys.modules.values()):
             for key in [key for key, value in vars(each).items() if value is own]:
                 setattr(each, key, counting)
+        module, _, names = replaced[0].partition(":")
+        if "." in names:
+            kind, _, name = names.rpartition(".")
+            setattr(attrgetter(kind)(import_module(module)), name, staticmethod(counting))
 
 
 def function_at(place: str) -> Function:
-    """The function at ``module:name``."""
-    module, _, name = place.partition(":")
-    function: Function = getattr(import_module(module), name)
+    """The function at ``module:name``, or the static method at ``module:class.name``."""
+    module, _, names = place.partition(":")
+    function: Function = attrgetter(names)(import_module(module))
     return function
 
 
-if frameworks:
+if frameworks or replaced:
     patch()
 
 

@@ -1,8 +1,5 @@
 """The benchmarks of calls: every group measures einsumx and its peers, and its tables get into the documentation."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,14 +60,10 @@ def test_a_wrong_result_has_no_time(calls):
         assert calls._is_right(numpy, call, form, arrays, matrices) == right
 
 
-def test_tables_replace_those_of_calls_alone(calls, rows, tmp_path):
+def test_the_tables_are_written_between_the_marks_of_the_page(calls, rows):
     run = {"date": "2026-11-23T01:00:00", "machine": "M", "cores": 2, "environment": {}, "versions": {}, "calls": rows}
-    results, page = tmp_path / "calls.json", tmp_path / "page.md"
-    results.write_text(json.dumps(run), encoding="utf-8")
-    page.write_text((BENCHMARKS.parent / "docs/benchmarks.md").read_text(encoding="utf-8"), encoding="utf-8")
-    before = page.read_text(encoding="utf-8")
-    subprocess.run([sys.executable, str(BENCHMARKS / "tables.py"), str(results), str(page)], check=True)
-    after = page.read_text(encoding="utf-8")
-    mark = "<!-- calls: written by benchmarks/tables.py -->"
-    assert after.partition(mark)[0] == before.partition(mark)[0]
-    assert '| `f("ij,jk->ik", a, b)` | ' in after.partition(mark)[2]
+    page = calls.PAGE.read_text(encoding="utf-8")
+    written = calls.with_part(page, "calls", calls.page_part(run))
+    mark = "<!-- calls: generated -->"
+    assert written.partition(mark)[0] == page.partition(mark)[0]
+    assert '| `f("ij,jk->ik", a, b)` | ' in written.partition(mark)[2]

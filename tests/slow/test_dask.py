@@ -17,7 +17,7 @@ import dask.array as da
 import einsumx
 from einsumx.cli.main import main
 from einsumx.conformance.frameworks import NumpyFramework
-from einsumx.conformance.oracle import expect, judge
+from einsumx.conformance.kit.oracle import expect, judge
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import cases, run
 from einsumx.semirings import BUILTIN, boolean, log, max_plus, max_times, min_plus
@@ -140,7 +140,7 @@ def test_chunks_that_are_no_numbers_of_numpy_are_an_error_at_once(kind):
         array = np.ones(4, pytest.importorskip("ml_dtypes").float8_e5m2)
     else:
         array = np.array(["a", "b"]) if kind == "text" else np.ma.masked_equal([1.0, 2.0], 1)
-    with pytest.raises(einsumx.BackendError, match=r"no dtype float8_e5m2|needs numbers|masks"):
+    with pytest.raises(einsumx.BackendError, match=r"support dtype float8_e5m2|needs numbers|masks"):
         einsumx.einsum("i->", da.from_array(array, chunks=1))
 
 
@@ -268,7 +268,7 @@ def test_a_size_that_is_not_known_and_has_to_fit_is_an_error_that_says_what_to_c
 
 def test_a_sum_over_nothing_needs_the_sizes_of_its_result(operands_by_letter):
     empty = operands_by_letter[1]["u"][:, :0]
-    with pytest.raises(einsumx.SizeError, match="a sum over nothing needs all sizes of its result"):
+    with pytest.raises(einsumx.SizeError, match="a summed label has size 0"):
         einsumx.einsum("ij,jk->ik", empty, da.ones((0, 3)))
     assert agree(einsumx.einsum("ij,jk->k", empty, da.ones((0, 3))), "ij,jk->k", np.ones((6, 0)), np.ones((0, 3)))
 
@@ -470,7 +470,7 @@ def test_a_plan_is_called_with_operands_of_its_chunks():
         plan(array.rechunk(3), array)
     with pytest.raises(einsumx.SizeError, match="takes 2 operands, not 1"):
         plan(array)
-    with pytest.raises(einsumx.BackendError, match="operand 1 is another array than operand 0"):
+    with pytest.raises(einsumx.BackendError, match="operands 0 and 1 are two arrays"):
         plan(array, array + 1)
     with pytest.raises(einsumx.BackendError, match="operand 0 has dtype float32, but the plan is for float64"):
         plan(array.astype("float32"), array)
@@ -523,7 +523,7 @@ def test_an_expression_checks_lazy_operands():
     assert expression.plan(da.ones((5, 6))).chunks == ((5,), (4,))
     with pytest.raises(einsumx.SizeError, match=r"operand 0 has shape \(6, 5\), but the expression was made for"):
         expression(da.ones((6, 5)))
-    with pytest.raises(einsumx.SizeError, match="takes 1 operands, not 2"):
+    with pytest.raises(einsumx.SizeError, match="takes 1 operand, not 2"):
         expression(da.ones((5, 6)), da.ones((5, 6)))
     with pytest.raises(einsumx.BackendError, match="order= is not for Dask arrays"):
         expression(da.ones((5, 6)), order="F")
@@ -626,11 +626,11 @@ def test_the_command_explains_chunks(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--backend", "dask", "--chunks", "2,2", "2,2"], "--chunks has 2 entries for 1 operands"),
-        (["--backend", "dask", "--chunks", "2"], "has no chunks of (2,)"),
-        (["--backend", "dask", "--chunks", "2,0"], "has no chunks of (2, 0)"),
+        (["--backend", "dask", "--chunks", "2,2", "2,2"], "--chunks has 2 entries for 1 operand"),
+        (["--backend", "dask", "--chunks", "2"], "chunks of (2,) do not fit"),
+        (["--backend", "dask", "--chunks", "2,0"], "chunks of (2, 0) do not fit"),
         (["--backend", "dask", "--source"], "--source is not for Dask arrays"),
-        (["--chunks", "2,2"], "--chunks are those of Dask arrays"),
+        (["--chunks", "2,2"], "--chunks is for Dask arrays"),
     ],
 )
 def test_the_command_says_what_is_wrong_with_chunks(arguments, message, capsys):
@@ -679,7 +679,7 @@ def test_a_result_is_added_to_an_array_also_if_the_size_of_its_chunks_is_unknown
 @pytest.mark.parametrize(
     ("c", "keywords", "says"),
     [
-        (np.ones(7), {}, "does not broadcast to that of the result"),
+        (np.ones(7), {}, "does not broadcast to the shape of the result"),
         (np.ones(5, "complex128"), {"dtype": "float64"}, "c has dtype complex128, which casting='safe' does not allow"),
         (np.ones(5, "int64"), {"dtype": "int64", "alpha": 0.5}, "alpha= is a float, and the result has dtype int64"),
     ],

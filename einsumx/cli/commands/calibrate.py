@@ -13,6 +13,7 @@ from einsumx.adapters.registry import backends, get_backend
 from einsumx.cli.arguments import add_import, add_output
 from einsumx.cli.output import print_json, rate_text
 from einsumx.cli.rate_measurement import Calibration, calibrate
+from einsumx.errors import counted
 from einsumx.host.environment import cache_folder
 from einsumx.terminal import console, plain_table, progress, require_rich
 
@@ -134,7 +135,7 @@ def _print_table(calibration: Calibration) -> None:
                 name, rate_text(name, declared), "" if measured is None else rate_text(name, measured), meaning
             )
     out = console()
-    number = "1 thread" if threads == 1 else f"{threads} threads"
+    number = counted(threads, "thread")
     out.print(f"{origin.backend} {origin.framework} on {origin.device}, {number}, {origin.machine}\n")
     out.print(table)
     out.print()

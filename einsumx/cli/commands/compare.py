@@ -144,7 +144,7 @@ def run(options: argparse.Namespace) -> bool:
     else:
         print_comparison(rows, problems)
     if all(isinstance(row, Absent) for row in rows):
-        raise EinsumxError(f"none of {', '.join(names)} could be compared here")
+        raise EinsumxError(f"none of {', '.join(names)} can be compared here; install one of them")
     return all(map(is_right, rows))
 
 

@@ -13,7 +13,7 @@ from einsumx.adapters.registry import get_backend
 from einsumx.api import plan_of
 from einsumx.cli.arguments import add_import, add_output, add_problem, amount, file_ending_in, shape
 from einsumx.cli.output import print_json
-from einsumx.errors import EinsumxError
+from einsumx.errors import EinsumxError, counted
 from einsumx.ir import ops
 from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.operand import Operand
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> bool:
     if options.backend == "dask" or options.chunks:
         return _explain_chunks(options)
     if options.memory_limit is None and options.stored:
-        raise EinsumxError("--stored changes a plan only with --memory-limit")
+        raise EinsumxError("--stored has an effect only with --memory-limit")
     algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     request = Request(
         options.equation,
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> bool:
     )
     planned = cast("Plan | BlockedPlan", plan_of(request, options.device, options.dtype, options.stored))
     if options.source and options.json:
-        raise EinsumxError("--source prints code and --json prints JSON; omit one of them")
+        raise EinsumxError("--source prints code and --json prints JSON; pass one of them")
     for path in filter(None, (options.svg, options.html)):
         try:
             planned.draw().save(path)
@@ -168,16 +168,19 @@ def _explain_chunks(options: argparse.Namespace) -> bool:
     from einsumx.backends.dask.choices import program_of_sizes
 
     if options.backend != "dask":
-        raise EinsumxError("--chunks are those of Dask arrays; pass --backend dask")
+        raise EinsumxError("--chunks is for Dask arrays; pass --backend dask")
     for name in _NOT_IN_CHUNKS:
         if getattr(options, name):
             raise EinsumxError(f"--{name.replace('_', '-')} is not for Dask arrays; omit it")
     chunks = options.chunks or options.shapes
     if len(chunks) != len(options.shapes):
-        raise EinsumxError(f"--chunks has {len(chunks)} entries for {len(options.shapes)} operands; pass one for each")
+        raise EinsumxError(
+            f"--chunks has {counted(len(chunks), 'entry', 'entries')} for {counted(len(options.shapes), 'operand')}; "
+            "pass one for each"
+        )
     equation = sized_equation(options.equation, options.shapes)
     if 0 in equation.sizes:
-        raise EinsumxError("a label has size 0, and the sum is over nothing: there is nothing to plan")
+        raise EinsumxError("a summed label has size 0, so the result is zeros and there is nothing to plan")
     numpy, described = get_backend("numpy"), tuple([Operand(shape, options.dtype) for shape in options.shapes])
     algebra = BUILTIN[options.semiring].algebra if options.semiring else PLUS_TIMES
     request = Request(options.equation, (), accumulate=options.accumulate, optimize=options.optimize, algebra=algebra)

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> bool:
     folder: Path = options.folder or Path(f"einsumx-{name}".replace("_", "-"))
     for path in (folder / part for part in texts):
         if path.exists():
-            raise EinsumxError(f"{path} exists already, and nothing is overwritten: name another --folder")
+            raise EinsumxError(f"{path} exists already, and nothing is overwritten; name another --folder")
     try:
         for part, text in texts.items():
             path = folder / part
@@ -84,9 +84,11 @@ def package_files(name: str, arrays: str = "") -> dict[str, str]:
         EinsumxError: the name or the type is none, or einsumx has a backend of that name.
     """
     if not (name.isascii() and name.isidentifier()) or iskeyword(name):
-        raise EinsumxError(f"{shown(name)} is no name of a module: write the one that `import` takes, such as gridlib")
+        raise EinsumxError(
+            f"{shown(name)} is not the name of a module; write the one that `import` takes, such as gridlib"
+        )
     if name in sys.stdlib_module_names or not name.strip("_"):
-        raise EinsumxError(f"{name} is no array library, but a name of Python's: write the one of the library")
+        raise EinsumxError(f"{name} is a module of Python, not an array library; write the name of the library")
     if name in declared_backends() or name in ("dask", "einsumx", "jaxlib"):
         raise EinsumxError(f"there is a backend for {name} already, and two cannot serve the same arrays")
     if name in BUILTIN:
@@ -94,7 +96,9 @@ def package_files(name: str, arrays: str = "") -> dict[str, str]:
     module, _, kind = arrays.rpartition(".") if arrays else (name, "", "")
     parts = (*module.split("."), kind) if arrays else ()
     if not all(part.isidentifier() for part in parts) or top_package(module) != name:
-        raise EinsumxError(f"--arrays {shown(arrays)} is no class in {name}: write {name}.Array, or {name}.core.Array")
+        raise EinsumxError(
+            f"--arrays {shown(arrays)} is not a class in {name}; write {name}.Array, or {name}.core.Array"
+        )
     title = "".join(word.capitalize() for word in name.split("_"))
     names = {
         "name": name,

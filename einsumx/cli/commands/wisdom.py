@@ -14,7 +14,7 @@ from typing import Any
 from einsumx.adapters.registry import get_backend
 from einsumx.cli.arguments import add_output
 from einsumx.cli.output import print_json, rate_text, shapes_text
-from einsumx.errors import EinsumxError, shown, visible
+from einsumx.errors import EinsumxError, counted, shown, visible
 from einsumx.host.environment import cache_folder
 from einsumx.host.files import read_text, write_text
 from einsumx.ir.strict import parse
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> bool:
         if options.json:
             print_json({"folder": folder, "count": count})
         else:
-            print(f"{count} {done}")
+            print(f"{counted(count, 'row')} {done}")
     elif options.json:
         print_json({"folder": folder, **_data(*selected)})
     else:
@@ -123,7 +123,7 @@ def _export(path: Path, backends: Collection[str], device: str) -> int:
     try:
         write_text(path, json.dumps({"format": _FORMAT, **data}, indent=1) + "\n")
     except OSError as error:
-        raise OSError(f"{path} is not exported: {error}") from error
+        raise OSError(f"{path} cannot be written: {error}") from error
     return sum(map(len, data.values()))
 
 
@@ -135,16 +135,18 @@ def _import(path: Path) -> int:
     try:
         data = parse(read_text(path, _MOST_BYTES), _MOST_BYTES)
         if not isinstance(data, dict) or set(data) != {"format", *_READERS} or data["format"] != _FORMAT:
-            raise ValueError(f"it has no wisdom of format {_FORMAT} in it")
+            raise ValueError(f"it has no wisdom of format {_FORMAT}")
         tables = {table: _rows(data[table], reader) for table, reader in _READERS.items()}
         origins = {row.origin for rows in tables.values() for row in rows}
         fitting = {origin for origin in origins if _holds(origin)}
         if origins and not fitting:
-            raise ValueError(f"it was measured elsewhere: {shown(', '.join(min(origins)))}")
+            raise ValueError(
+                f"it was measured with another version of einsumx, processor or BLAS: {shown(', '.join(min(origins)))}"
+            )
         for table, rows in tables.items():
             store.write(table, [row for row in rows if row.origin in fitting])
     except (OSError, RuntimeError, ValueError) as error:
-        raise EinsumxError(f"{path} is not imported: {error}") from error
+        raise EinsumxError(f"{path} cannot be imported: {error}") from error
     return sum(row.origin in fitting for rows in tables.values() for row in rows)
 
 
