@@ -57,7 +57,8 @@ def judged(tmp_path):
 
 
 def test_the_file_has_the_cases_of_the_suite():
-    assert CASES.read_text(encoding="utf-8") == kit_text()
+    is_current = CASES.read_text(encoding="utf-8") == kit_text()
+    assert is_current, "write it again: python -m einsumx.conformance.export"
 
 
 def test_the_cases_are_those_that_every_library_can_run():
