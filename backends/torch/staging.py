@@ -1,6 +1,6 @@
 """PyTorch's copies from the host to a CUDA device. This module imports torch, and is imported for the first copy.
 
-Written from PyTorch's documentation; ``pytest -m gpu`` tests it on a GPU.
+``pytest -m gpu`` tests it on a GPU.
 """
 
 from __future__ import annotations
