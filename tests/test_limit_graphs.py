@@ -91,6 +91,21 @@ def test_a_limit_that_is_too_small_is_an_error_when_the_graph_runs(chain):
         compiled(lambda *operands: limited(*operands, limit=1_000))(*chain)
 
 
+def test_a_batch_in_a_semiring_or_along_a_path_is_an_error(chain):
+    operands = [each.detach() for each in chain]
+    batch = torch.stack([operands[0], 2 * operands[0]])
+
+    def longest(first):
+        return einsumx.semirings.max_plus.einsum(CHAIN, first, *operands[1:], memory_limit=LIMIT)
+
+    def greedy(first):
+        return limited(first, *operands[1:], optimize="greedy")
+
+    for call in (longest, greedy):
+        with pytest.raises(einsumx.BackendError, match="not for semirings, nor for a path by optimize="):
+            torch.func.vmap(call)(batch)
+
+
 def test_batches_and_exported_programs(chain):
     operands = [each.detach() for each in chain]
     batch = torch.stack([operands[0], 2 * operands[0]])

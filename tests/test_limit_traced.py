@@ -95,6 +95,20 @@ def test_each_cut_label_is_a_loop_and_each_stage_one_product():
     assert "einsum_in_blocks[call=ij,jk,kl->il within 40 kB]" in str(equation)
 
 
+def test_the_plan_of_shapes_is_that_of_the_loops(chain):
+    plan = einsumx.plan(CHAIN, *[each.shape for each in chain], dtypes="float32", backend="jax", memory_limit=20_000)
+    assert list(plan.cuts.values()) == [2, 4, 2, 8]
+    assert "float32 on jax in loops of a compiled program\n  cut k " in str(plan)
+    call = limited(CHAIN, 20_000)
+    planned, called = (jax.jit(each).lower(*chain).as_text() for each in (plan, call))
+    assert planned.partition("\n")[2] == called.partition("\n")[2]
+    assert_close(jax.jit(plan)(*chain), unlimited(CHAIN)(*chain))
+    with pytest.raises(einsumx.BackendError, match="call it while jax traces a function"):
+        plan(*chain)
+    whole = einsumx.plan(CHAIN, *[each.shape for each in chain], backend="jax", memory_limit="1 MB")
+    assert (whole.cuts, whole.in_place) == ({}, (True, True, True))
+
+
 def test_a_batch_has_the_same_limit(chain):
     first, *others = chain
     batch = jnp.stack([first, 2 * first, 3 * first])

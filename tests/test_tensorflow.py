@@ -52,7 +52,7 @@ def test_an_expression_is_traced_by_several_functions(rng):
 def test_tensors_with_values_are_traced_inside_of_a_function(rng):
     a, b = tensors(rng, (30, 40), (40, 50))
     assert not tf.function(lambda: ADAPTER.has_values(a))()  # so that no time is measured
-    with pytest.raises(einsumx.BackendError, match=r"not while tf\.function or tf\.vectorized_map traces them"):
+    with pytest.raises(einsumx.BackendError, match=r"while tf\.function or tf\.vectorized_map traces the operands"):
         tf.function(lambda: einsumx.plan("ij,jk->ik", a, b, memory_limit="1MB"))()
 
 
@@ -231,19 +231,19 @@ def test_a_function_computes_blocks_in_loops(rng, equation, shapes, limit, jit_c
 def test_second_derivatives_inside_and_outside_of_functions(rng):
     operands = tensors(rng, (30, 31), (31, 32), (32, 33))
     wanted = derivatives(partial(einsumx.einsum, CHAIN), operands, order=2)
-    whole = tf.function(lambda *arrays: derivatives(limited(16_000), arrays, order=2))
-    for found in (derivatives(tf.function(limited(16_000)), operands, order=2), whole(*operands)):
+    whole = tf.function(lambda *arrays: derivatives(limited(30_000), arrays, order=2))
+    for found in (derivatives(tf.function(limited(30_000)), operands, order=2), whole(*operands)):
         for one, other in zip(found, wanted):
             assert np.allclose(one, other)
 
 
 def test_the_plan_of_shapes_is_that_of_the_loops(chain):
-    plan = einsumx.plan(CHAIN, *[tuple(each.shape) for each in chain], backend="tensorflow", memory_limit=120_000)
+    plan = einsumx.plan(CHAIN, *[tuple(each.shape) for each in chain], backend="tensorflow", memory_limit=150_000)
     assert "float64 on tensorflow in loops of a compiled program\n  cut " in str(plan)
     function = tf.function(plan).get_concrete_function(*chain)
     result, taken = peaks.tensorflow_peak(function, chain)
     assert close(result, CHAIN, *chain)
-    assert plan.peak_bytes - 10_000 < taken <= plan.peak_bytes <= 120_000
+    assert plan.peak_bytes - 10_000 < taken <= plan.peak_bytes <= 150_000
     with pytest.raises(einsumx.BackendError, match="call it while tensorflow traces a function"):
         plan(*chain)
     whole = einsumx.plan(CHAIN, *[tuple(each.shape) for each in chain], backend="tensorflow", memory_limit="1 MB")
@@ -274,10 +274,10 @@ def test_what_no_loop_can_keep_is_an_error(chain):
     with pytest.raises(einsumx.MemoryLimitError) as error:
         call(*few, limit=1)
     assert close(call(*few, limit=error.value.smallest), CHAIN, *few)
-    with pytest.raises(einsumx.BackendError, match="a number of bytes alone"):
+    with pytest.raises(einsumx.BackendError, match="must be a number of bytes"):
         call(*chain, limit=0.5)
     unknown = [tf.TensorSpec((None, 101), "float64"), *(tf.TensorSpec(each.shape, each.dtype) for each in chain[1:])]
-    with pytest.raises(einsumx.BackendError, match="sizes that are known"):
+    with pytest.raises(einsumx.BackendError, match="needs all sizes"):
         tf.function(limited(120_000), input_signature=unknown).get_concrete_function()
 
     def longest(*operands):

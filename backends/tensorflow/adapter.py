@@ -73,8 +73,8 @@ class TensorflowBlocks(BlockAccess):
     def check_eager(self, array: Array) -> None:
         if type(array) is not self.adapter._eager or not self.xp.executing_eagerly():
             raise BackendError(
-                "a plan in blocks is made of shapes or of tensors with values, not while tf.function or "
-                "tf.vectorized_map traces them"
+                "plan cannot keep a memory_limit= while tf.function or tf.vectorized_map traces the operands; pass "
+                "shapes, or call einsum"
             )
 
     def part(self, array: Array, box: tuple[slice, ...]) -> Array:

@@ -131,6 +131,6 @@ def _merged(
         begins.append(0 if not last else min(start, last) if isinstance(start, int) else tf.minimum(start, last))
     if len(whole) > MOST_SLICED:
         raise BackendError(
-            f"this memory_limit= needs blocks along more than {MOST_SLICED} axes, the most that TensorFlow slices"
+            f"this memory_limit= must be larger: blocks along more than {MOST_SLICED} axes are needed, and TensorFlow has none"
         )
     return whole, part, begins
