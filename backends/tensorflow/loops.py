@@ -131,6 +131,6 @@ def _merged(
         begins.append(0 if not last else min(start, last) if isinstance(start, int) else tf.minimum(start, last))
     if len(whole) > MOST_SLICED:
         raise BackendError(
-            f"this memory_limit= must be larger: blocks along more than {MOST_SLICED} axes are needed, and TensorFlow has none"
+            f"this memory_limit= must be larger: TensorFlow has no blocks along more than {MOST_SLICED} axes"
         )
     return whole, part, begins
