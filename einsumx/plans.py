@@ -197,6 +197,8 @@ class BlockedPlan(BlockedProgram):
     Its attributes are those of :class:`~einsumx.blocked.program.BlockedProgram`.
     """
 
+    autograph_info__: ClassVar[tuple[()]] = ()  # by which tf.function leaves the code as it is
+
     @overload
     def __call__(self, *operands: NDArray[Any] | Value, out: Any = None) -> NumpyResult: ...
 

@@ -88,17 +88,25 @@ def test_a_contraction_that_fits_is_the_program_without_a_limit():
 
 
 def test_each_cut_label_is_a_loop_and_each_stage_one_product():
-    function, operands = limited(CHAIN, 40_000), arrays([(120, 120)] * 3)
+    equation, shapes, limit = CASES[2]
+    function, operands = limited(equation, limit), arrays(shapes)
     text = jax.jit(function).lower(*operands).as_text()
-    assert (text.count("stablehlo.while"), text.count("stablehlo.dot_general")) == (3, 2)
-    (equation,) = jax.make_jaxpr(function)(*operands).eqns
-    assert "einsum_in_blocks[call=ij,jk,kl->il within 40 kB]" in str(equation)
+    plan = einsumx.plan(equation, *shapes, dtypes="float32", backend="jax", memory_limit=limit)
+    assert (text.count("stablehlo.while"), text.count("stablehlo.dot_general")) == (len(plan.cuts), 2) == (3, 2)
+    (call,) = jax.make_jaxpr(function)(*operands).eqns
+    assert "einsum_in_blocks[call=bqhd,bkhd,bkhv->bqhv within 15 kB]" in str(call)
+
+
+def test_an_operand_that_is_not_cut_is_not_copied():
+    plan = einsumx.plan(CHAIN, *[(120, 120)] * 3, dtypes="float32", backend="jax", memory_limit=40_000)
+    assert plan.cuts == {"l": 6}
+    assert temporary_bytes(plan, *arrays([(120, 120)] * 3)) <= plan.peak_bytes < 120 * 120 * 4
 
 
 def test_the_plan_of_shapes_is_that_of_the_loops(chain):
     plan = einsumx.plan(CHAIN, *[each.shape for each in chain], dtypes="float32", backend="jax", memory_limit=20_000)
-    assert list(plan.cuts.values()) == [2, 4, 2, 8]
-    assert "float32 on jax in loops of a compiled program\n  cut k " in str(plan)
+    assert plan.cuts == {"l": 10}
+    assert "float32 on jax in loops of a compiled program\n  cut l " in str(plan)
     call = limited(CHAIN, 20_000)
     planned, called = (jax.jit(each).lower(*chain).as_text() for each in (plan, call))
     assert planned.partition("\n")[2] == called.partition("\n")[2]

@@ -99,7 +99,7 @@ def test_no_file_is_overwritten_and_none_is_written_beside_it(tmp_path, capsys):
     (tmp_path / "pyproject.toml").write_text("mine")
     assert main(["new-backend", "examplelib", "--folder", str(tmp_path)]) == 2
     message = capsys.readouterr().err
-    assert "pyproject.toml exists already, and nothing is overwritten: name another --folder" in message
+    assert "pyproject.toml exists already, and nothing is overwritten; name another --folder" in message
     assert files_in(tmp_path) == ["pyproject.toml"]
     assert (tmp_path / "pyproject.toml").read_text() == "mine"
 

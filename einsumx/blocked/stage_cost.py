@@ -8,12 +8,14 @@ from math import log, prod
 from typing import Literal, TypeAlias
 
 from einsumx.adapters.base import Adapter
+from einsumx.adapters.facets import loops_of
 from einsumx.blocked.cost import RunCost
 from einsumx.blocked.estimate import Estimate, Sketch, labelled_costs
 from einsumx.blocked.program import BlockedContraction
 from einsumx.blocked.stage_programs import Layout, stage_program, value_layout
-from einsumx.blocked.stages import Stage
+from einsumx.blocked.stages import Labels, Stage
 from einsumx.dtypes import itemsize
+from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.cost import OpCost
 from einsumx.ir.operand import Path
 from einsumx.ir.ops import Op
@@ -35,8 +37,9 @@ class Outline:
     """
 
     def __init__(self, adapter: Adapter, request: BlockedContraction, path: Path) -> None:
-        self.adapter, self.request, self.path = adapter, request, path
+        self.request, self.path = request, path
         contraction = request.contraction
+        self.kernels = loops_of(adapter) if request.is_traced and contraction.algebra is PLUS_TIMES else adapter
         equation, traits = contraction.equation, contraction.place.traits
         every = tuple(range(len(contraction.operands)))
         loops = ((),) * len(every)
@@ -46,7 +49,7 @@ class Outline:
             traits = replace(traits, rates=replace(traits.rates, native=0.0))
         contraction = replace(contraction, place=replace(contraction.place, traits=traits))
         self._program = stage_program(contraction, request.in_place, whole, self._sizes, ())
-        costs = labelled_costs(self._program, equation.inputs, equation.output, self._sizes, adapter)
+        costs = labelled_costs(self._program, equation.inputs, equation.output, self._sizes, self.kernels)
         # Values are identified by the operands that they depend on.
         self._used_by: dict[frozenset[int], frozenset[int]] = {}
         self._ops: dict[frozenset[int], list[OpCost]] = {}
@@ -146,7 +149,7 @@ class StageCost:
         if key not in self._exact:
             stage, outline = self._stage, self._outline
             program = stage_program(self._contraction, outline.request.in_place, stage, sizes, values)
-            costs = labelled_costs(program, stage.terms, stage.output, sizes, outline.adapter)
+            costs = labelled_costs(program, stage.terms, stage.output, sizes, outline.kernels)
             sketch = Sketch(program, costs, sizes)
             self._exact[key] = self._run_cost(sketch(sizes), sizes), program
             self._own.append(sketch)
@@ -162,7 +165,7 @@ class StageCost:
 
     def _run_cost(self, estimate: Estimate, sizes: Sequence[int]) -> RunCost:
         value = prod([sizes[label] for label in self._stage.output]) * self._value_bytes
-        read = [0 if part is None else prod([sizes[label] for label in part[0]]) * part[1] for part in self._reads]
+        read = [0 if part is None else self._read_elements(part[0], sizes) * part[1] for part in self._reads]
         if not estimate.peak and not self._stage.summed:  # a view, which keeps its inputs alive
             terms = [term for source, term in zip(self._stage.inputs, self._stage.terms) if isinstance(source, Stage)]
             value = sum(read) + sum(prod([sizes[label] for label in term]) for term in terms) * self._value_bytes
@@ -174,3 +177,13 @@ class StageCost:
             tuple([0.0 if part is None else size / part[2] for size, part in zip(read, self._reads)]),
             estimate.tight,
         )
+
+    def _read_elements(self, labels: Labels, sizes: Sequence[int]) -> int:
+        """The elements of a block that is read; a traced program reads an operand in place that is not cut.
+
+        That of a diagonal counts, because compilers copy it.
+        """
+        block = [sizes[label] for label in labels]
+        whole = [self._contraction.equation.sizes[label] for label in labels]
+        is_in_place = self._outline.request.is_traced and block == whole and len({*labels}) == len(labels)
+        return 0 if is_in_place else prod(block)
