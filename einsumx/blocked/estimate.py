@@ -11,10 +11,10 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from einsumx.adapters.base import Adapter
 from einsumx.blocked.stages import Labels
 from einsumx.dtypes import itemsize
 from einsumx.ir import ops
+from einsumx.ir.algebra import Kernels
 from einsumx.ir.cost import OpCost, freed, op_costs, op_price
 from einsumx.ir.operand import Operand
 from einsumx.ir.program import Program
@@ -42,10 +42,10 @@ class Estimate(NamedTuple):
 
 
 def labelled_costs(
-    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], adapter: Adapter
+    program: Program, terms: Sequence[Labels], output: Labels, sizes: Sequence[int], kernels: Kernels
 ) -> tuple[OpCost, ...]:
     """The cost of each op of a program that was lowered for blocks of these sizes of labels; shapes have the labels."""
-    return op_costs(program, adapter, _labelled(program, terms, output, sizes))
+    return op_costs(program, kernels, _labelled(program, terms, output, sizes))
 
 
 def axis_labels(
