@@ -113,7 +113,7 @@ def test_a_library_is_also_reached_through_its_backend_alone(name):
         array = framework.array(wanted, dtype)
         assert same(framework.values(array), wanted)
         assert framework.dtype(array) == dtype
-    assert bool(framework.immutable) == (name in ("autograd", "jax"))
+    assert bool(framework.immutable) == (name in ("autograd", "jax", "tensorflow"))
 
 
 def test_fills_are_what_they_are_called():
