@@ -140,8 +140,8 @@ def _readme(data: Data) -> str:
     """The paragraph on speed."""
     first, *_ = frameworks = standings(data)
     text = (
-        f"Times of other einsums over that of einsumx, geometric means over {len(first.rows)} contractions that nobody "
-        f"tuned einsumx to: chemistry, and random ones of seed {data['runs'][0]['seed']}. [Benchmarks]"
+        f"Times of other einsums over that of einsumx, geometric means over {len(first.rows)} contractions: some from "
+        f"chemistry, and random ones of seed {data['runs'][0]['seed']}, which nobody tuned einsumx to. [Benchmarks]"
         "(docs/benchmarks.md) has the classes, and each contraction on which einsumx is slower:"
     )
     head = "| | its own einsum | fastest other einsum | einsumx is slower on | most of all on |"

@@ -1,9 +1,9 @@
 """Measure what the README and docs/benchmarks.md say of speed, and write it there: ``nox -s speed`` runs it.
 
-``python benchmarks/speed.py --write`` measures the installed frameworks on problems that einsumx was not tuned to, and
-writes docs/benchmarks/speed.json and all that is made from it. If a framework needs its own environment, measure it
-there with ``--json FILE``, and add it with ``--merge FILE``. ``--backend --merge docs/benchmarks/speed.json --write``
-measures nothing, and writes all again.
+``python benchmarks/speed.py --write`` measures the installed frameworks on chemistry and on random problems of a seed
+that nobody tuned einsumx to, and writes docs/benchmarks/speed.json and all that is made from it. If a framework needs
+its own environment, measure it there with ``--json FILE``, and add it with ``--merge FILE``. ``--backend --merge
+docs/benchmarks/speed.json --write`` measures nothing, and writes all again.
 """
 
 from __future__ import annotations

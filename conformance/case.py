@@ -37,10 +37,6 @@ class Failure(Exception):  # noqa: N818  an outcome, not an error of the suite
         self.shown_by = shown_by
 
 
-class NotApplicable(Exception):  # noqa: N818
-    """Why a case does not apply to a subject, such as a dtype that the framework lacks."""
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
     """One promise of the contract, on one example.

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.base import Adapter
-from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
+from einsumx.conformance.case import Case, Failure, error_line
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.kit.oracle import Expected, expect_gradient
 from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject

@@ -20,9 +20,9 @@ import numpy as np
 from einsumx.adapters.base import Adapter
 from einsumx.adapters.facets import out_of
 from einsumx.adapters.operand_types import type_name
-from einsumx.conformance.case import NotApplicable
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.kit.arrays import ArraySpec, broadcast_axes
+from einsumx.conformance.kit.cases import NotApplicable
 
 Array = Any
 Function = Callable[..., Array]

@@ -14,9 +14,10 @@ from einsumx.adapters.base import Adapter
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import get_backend
 from einsumx.caches import cache_clear
-from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
+from einsumx.conformance.case import Case, Failure, error_line
 from einsumx.conformance.framework import DTYPES, Array
 from einsumx.conformance.kit.arrays import ArraySpec, rounded
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.subject import Subject
 from einsumx.ir.ops import Op
 

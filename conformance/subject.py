@@ -16,10 +16,11 @@ import einsumx
 from einsumx.adapters.operand_types import type_name
 from einsumx.adapters.registry import backends, get_backend
 from einsumx.adapters.replacement import own
-from einsumx.conformance.case import Case, Failure, NotApplicable, error_line
+from einsumx.conformance.case import Case, Failure, error_line
 from einsumx.conformance.deviations import DEVIATIONS, Deviation
 from einsumx.conformance.framework import Array, Framework, Function, version_of
 from einsumx.conformance.frameworks import KNOWN, framework_of
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.kit.oracle import Expected, expect, expect_update, judge
 from einsumx.conformance.semiring_oracle import expect_in
 from einsumx.errors import BackendError

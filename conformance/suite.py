@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from einsumx.conformance.case import Case, NotApplicable, Outcome, Status, as_expression
+from einsumx.conformance.case import Case, Outcome, Status, as_expression
 from einsumx.conformance.checks import failure_of
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.features import (
@@ -32,6 +32,7 @@ from einsumx.conformance.features import (
     sizes,
     tracing,
 )
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.options import Level
 from einsumx.conformance.reproduce import reproducer
 from einsumx.conformance.subject import Subject

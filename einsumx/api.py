@@ -415,7 +415,7 @@ def _plan_of_shapes(
         return plans.as_plan(program)
 
     limit = limits.limit_bytes(request.limit.amount, lambda: described.free_bytes(adapter, device))
-    is_in_place = not stored and adapter.cpu.arrays == "strided"
+    is_in_place = not stored and adapter.cpu.strided
     if not (stored or is_in_place) and adapter.loops is not None and request.out is None:
         in_loops = blocked_traced.asked_in_trace(adapter, asked, limit, request.is_path_free)
         return plans.as_blocked_plan(blocked_traced.shown_in_trace(adapter, in_loops))

@@ -16,8 +16,9 @@ import pytest
 from einsumx.adapters import registry
 from einsumx.cli.main import main
 from einsumx.conformance import command, suite
-from einsumx.conformance.case import Case, Failure, NotApplicable, Outcome, as_expression
+from einsumx.conformance.case import Case, Failure, Outcome, as_expression
 from einsumx.conformance.deviations import Deviation
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.report import terminal
 from einsumx.conformance.report.markdown import markdown
 from einsumx.conformance.report.page import page

@@ -14,11 +14,11 @@ import einsumx
 from einsumx import BackendError
 from einsumx.adapters.operand_types import top_package
 from einsumx.adapters.registry import get_backend
-from einsumx.conformance.case import NotApplicable
 from einsumx.conformance.deviations import Deviation
 from einsumx.conformance.framework import DTYPES, AdapterFramework
 from einsumx.conformance.frameworks import KNOWN, framework_of
 from einsumx.conformance.kit.arrays import ArraySpec, Numbers, rounded, values
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import FEATURES, LISTED, cases, run
 

@@ -12,7 +12,7 @@ import pytest
 
 from einsumx.conformance.export import kit_text
 from einsumx.conformance.kit import cases as kit
-from einsumx.conformance.kit.cases import CASES, Einsum, NotApplicable, cases, einsum_of, failure
+from einsumx.conformance.kit.cases import CASES, Implementation, NotApplicable, cases, einsum_of, failure
 
 PAGE = Path(__file__).parent.parent / "docs" / "what-einsum-means.md"
 
@@ -115,7 +115,7 @@ def example(name):
 
 
 def judged_here(name, function):
-    return failure(example(name), Einsum(function, np))
+    return failure(example(name), Implementation(function, np))
 
 
 def multiplies_in_place(equation, a, b):
@@ -144,7 +144,7 @@ def test_a_library_without_a_dtype_is_not_judged_on_it():
         float32, asarray = np.float32, staticmethod(np.asarray)
 
     with pytest.raises(NotApplicable, match="small has no int8"):
-        failure(example("dtypes/ij->j (3,4) int8"), Einsum(np.einsum, Small()))
+        failure(example("dtypes/ij->j (3,4) int8"), Implementation(np.einsum, Small()))
 
 
 def test_functions_of_modules_without_arrays_get_those_of_numpy():

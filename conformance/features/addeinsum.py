@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from einsumx import BackendError, SizeError
-from einsumx.conformance.case import Case, NotApplicable, keywords, operands
+from einsumx.conformance.case import Case, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.features.derivatives import gives_the_gradients
 from einsumx.conformance.features.forms import EQUATIONS, FEW, names_give_the_plain_sum
@@ -17,6 +17,7 @@ from einsumx.conformance.features.limits import is_right_under_the_smallest_limi
 from einsumx.conformance.features.results import has_order, is_fresh, writes_out, writes_over
 from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.kit.oracle import expect
 from einsumx.conformance.refusals import is_refused, needs_writeable_arrays
 from einsumx.conformance.subject import Subject

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from einsumx import ArgmaxResult, BackendError, Semiring, SizeError
-from einsumx.conformance.case import Case, Failure, NotApplicable, examples, operands
+from einsumx.conformance.case import Case, Failure, examples, operands
 from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW
 from einsumx.conformance.features.sizes import BROADCASTS
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from einsumx.conformance.case import Case, NotApplicable, cases_of, keywords, operands
+from einsumx.conformance.case import Case, cases_of, keywords, operands
 from einsumx.conformance.checks import judge_gradients, needs_gradients
 from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW, HYPEREDGES
 from einsumx.conformance.features.limits import call_within_smallest
 from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.framework import Array
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.refusals import make_out
 from einsumx.conformance.subject import Subject
 

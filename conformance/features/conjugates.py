@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from einsumx import EquationError
-from einsumx.conformance.case import Case, NotApplicable, examples, keywords, operands
+from einsumx.conformance.case import Case, examples, keywords, operands
 from einsumx.conformance.checks import cotangent, expected_gradient, needs_gradients
 from einsumx.conformance.features.limits import call_within_smallest
 from einsumx.conformance.framework import Array, Function
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.refusals import is_refused
 from einsumx.conformance.subject import Subject
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from einsumx.conformance.case import Case, NotApplicable, cases_of, examples, keywords, operands
+from einsumx.conformance.case import Case, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import cotangent, expected_gradient, judge_gradients_of, needs_gradients
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.kit.oracle import Expected, expect_gradient
 from einsumx.conformance.semiring_oracle import terms_in
 from einsumx.conformance.subject import Subject

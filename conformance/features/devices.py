@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import Case, Failure, NotApplicable, examples, keywords, operands
+from einsumx.conformance.case import Case, Failure, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import Array
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.kit.oracle import expect
 from einsumx.conformance.refusals import judge_names, needs_keyword, needs_writeable_arrays, refusal_message
 from einsumx.conformance.subject import Subject

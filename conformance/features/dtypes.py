@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, operands
+from einsumx.conformance.case import Case, Failure, cases_of, examples, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.subject import Subject
 
 FEATURES = {

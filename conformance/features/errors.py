@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError, EquationError, MemoryLimitError, PathError, SizeError
-from einsumx.conformance.case import Case, Failure, NotApplicable, examples, keywords, operands
+from einsumx.conformance.case import Case, Failure, examples, keywords, operands
 from einsumx.conformance.framework import Array, Framework
 from einsumx.conformance.frameworks import framework_of
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.refusals import is_refused, judge_names, needs_keyword, needs_writeable_arrays, refusal_message
 from einsumx.conformance.subject import Subject
 

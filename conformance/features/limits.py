@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, error_line, examples, operands
+from einsumx.conformance.case import Case, Failure, cases_of, error_line, examples, operands
 from einsumx.conformance.checks import cotangent, judge_gradients, needs_gradients
 from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW
 from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.refusals import make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject
 from einsumx.errors import MemoryLimitError

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from einsumx.conformance.case import Case, Failure, NotApplicable
+from einsumx.conformance.case import Case, Failure
 from einsumx.conformance.checks import failure_of, gives_the_plain_sum
 from einsumx.conformance.framework import DTYPES
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.subject import Subject
 from einsumx.dtypes import kind
 from einsumx.errors import counted

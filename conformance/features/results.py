@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from einsumx import BackendError
-from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
+from einsumx.conformance.case import Case, Failure, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import gives_the_plain_sum
 from einsumx.conformance.framework import Array
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.kit.oracle import expect
 from einsumx.conformance.refusals import SENTINEL, is_refused, make_out, needs_writeable_arrays
 from einsumx.conformance.subject import Subject

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from einsumx import expression, plan
-from einsumx.conformance.case import Case, Failure, NotApplicable, cases_of, examples, keywords, operands
+from einsumx.conformance.case import Case, Failure, cases_of, examples, keywords, operands
 from einsumx.conformance.checks import (
     cotangent,
     counted,
@@ -19,6 +19,7 @@ from einsumx.conformance.checks import (
 from einsumx.conformance.features.forms import DIAGONALS, EQUATIONS, FEW
 from einsumx.conformance.features.sizes import BROADCASTS, ZEROS
 from einsumx.conformance.framework import Array, Function
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.subject import Subject
 
 FEATURES = {

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from einsumx.adapters.replacement import own
-from einsumx.conformance.case import NotApplicable
 from einsumx.conformance.framework import VIEWS, Array, Framework, Function
 from einsumx.conformance.kit.arrays import ArraySpec
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.dtypes import kind
 
 

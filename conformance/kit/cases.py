@@ -22,7 +22,7 @@ CASES = Path(__file__).with_name("cases.json")
 
 
 class NotApplicable(Exception):  # noqa: N818  an outcome, not an error
-    """Why a case does not apply: the library lacks a dtype."""
+    """Why a case does not apply, such as a dtype that the library lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Einsum:
+class Implementation:
     """An einsum function, and the module that makes its operands.
 
     Attributes:
@@ -77,7 +77,7 @@ class Einsum:
         return np.asarray(getattr(self.arrays, "to_numpy", np.asarray)(array))
 
 
-def einsum_of(path: str, arrays: str = "") -> Einsum:
+def einsum_of(path: str, arrays: str = "") -> Implementation:
     """The function ``module:name``; by default on arrays of that module, or NumPy if it has no ``asarray``.
 
     >>> einsum_of("numpy:einsum").arrays.__name__
@@ -86,7 +86,7 @@ def einsum_of(path: str, arrays: str = "") -> Einsum:
     module, _, name = path.partition(":")
     function = attrgetter(name)(import_module(module))
     chosen = import_module(arrays or module)
-    return Einsum(function, chosen if hasattr(chosen, "asarray") else np)
+    return Implementation(function, chosen if hasattr(chosen, "asarray") else np)
 
 
 def cases() -> list[Case]:
@@ -99,7 +99,7 @@ def _spec(operand: dict[str, Any]) -> ArraySpec:
     return ArraySpec(tuple(operand["shape"]), operand["dtype"], fill=operand["fill"])
 
 
-def failure(case: Case, einsum: Einsum) -> str:
+def failure(case: Case, einsum: Implementation) -> str:
     """How the function breaks a case, in a sentence; empty if it does not.
 
     Raises:
@@ -124,7 +124,7 @@ def failure(case: Case, einsum: Einsum) -> str:
     return "; ".join([*[wrong] * bool(wrong), *changed])
 
 
-def _not_refused(case: Case, einsum: Einsum, arrays: list[Any]) -> str:
+def _not_refused(case: Case, einsum: Implementation, arrays: list[Any]) -> str:
     try:
         result = einsum.host(einsum.function(case.equation, *arrays))
     except (TypeError, ValueError, RuntimeError):

@@ -15,7 +15,7 @@ from einsumx.blocked.program import BlockedContraction
 from einsumx.blocked.stage_programs import Layout, stage_program, value_layout
 from einsumx.blocked.stages import Labels, Stage
 from einsumx.dtypes import itemsize
-from einsumx.ir.algebra import PLUS_TIMES
+from einsumx.ir.algebra import PLUS_TIMES, Kernels
 from einsumx.ir.cost import OpCost
 from einsumx.ir.operand import Path
 from einsumx.ir.ops import Op
@@ -26,20 +26,25 @@ How: TypeAlias = Literal["about", "nearly", "exactly"]
 exactly, or by that of its own sizes."""
 
 
+def kernels_of(adapter: Adapter, request: BlockedContraction) -> Kernels:
+    """What tells the memory of single ops: of compiled ones in a traced program."""
+    return loops_of(adapter) if request.is_traced and request.contraction.algebra is PLUS_TIMES else adapter
+
+
 class Outline:
     """The plan of a contraction that is not cut, from which the costs of its stages are estimated.
 
     Attributes:
-        adapter: that of the framework.
         request: what is to be cut.
         path: the order of its pairwise contractions.
+        kernels: what tells the memory of its ops.
         seconds: the time of the contraction without cuts and without reading its operands.
     """
 
     def __init__(self, adapter: Adapter, request: BlockedContraction, path: Path) -> None:
         self.request, self.path = request, path
         contraction = request.contraction
-        self.kernels = loops_of(adapter) if request.is_traced and contraction.algebra is PLUS_TIMES else adapter
+        self.kernels = kernels_of(adapter, request)
         equation, traits = contraction.equation, contraction.place.traits
         every = tuple(range(len(contraction.operands)))
         loops = ((),) * len(every)

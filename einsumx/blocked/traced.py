@@ -10,9 +10,9 @@ from einsumx.adapters.facets import loops_of
 from einsumx.blocked.cost import ResultFootprint
 from einsumx.blocked.plan import blocked_program, too_small
 from einsumx.blocked.program import BlockedContraction, BlockedProgram
+from einsumx.blocked.stage_cost import kernels_of
 from einsumx.dtypes import itemsize
 from einsumx.errors import MemoryLimitError
-from einsumx.ir.algebra import PLUS_TIMES
 from einsumx.ir.contraction import Contraction
 from einsumx.ir.cost import op_costs
 from einsumx.ir.program import Program
@@ -28,7 +28,7 @@ def asked_in_trace(adapter: Adapter, contraction: Contraction, limit: int, is_pa
         limit: bytes.
         is_path_free: whether other paths may be tried too.
     """
-    in_place = (adapter.cpu.arrays == "strided",) * len(contraction.operands)
+    in_place = (adapter.cpu.strided,) * len(contraction.operands)
     loops, size = loops_of(adapter), itemsize(contraction.dtype)
     whole, is_cast = prod(contraction.equation.shape) * size, contraction.compute_dtype != contraction.dtype
     landing = ResultFootprint(copied=size * is_cast, beside=loops.scalars)
@@ -41,8 +41,7 @@ def unlimited_in_trace(adapter: Adapter, asked: BlockedContraction) -> Program |
     """The plan without blocks, if all its intermediates fit at once, whenever the compiler computes them."""
     contraction = asked.contraction
     program: Program = contraction.algebra.lowered(lower(contraction))
-    kernels = loops_of(adapter) if contraction.algebra is PLUS_TIMES else adapter
-    costs = op_costs(program, kernels, program.values)
+    costs = op_costs(program, kernels_of(adapter, asked), program.values)
     taken = sum([cost.workspace + (cost.allocated if cost.op.out != program.result else 0) for cost in costs])
     return program if taken + asked.landing.cut + asked.landing.beside <= asked.limit else None
 

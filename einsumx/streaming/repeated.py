@@ -64,7 +64,7 @@ def ready(request: Request, adapter: Adapter, signatures: Sequence[Signature]) -
         raise Uncacheable
     contraction = front.contraction(request, adapter, operands, device)
     output, most = Output(adapter, (), None), limit_bytes(limit.amount, lambda: None)
-    in_place = adapter.cpu.arrays == "strided"
+    in_place = adapter.cpu.strided
     is_view = in_place and contraction.equation.is_rearrangement and operands[0].dtype == contraction.dtype
     footprint = output.footprint(contraction, is_view=is_view)
     program = blocked_program(

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import einsumx
-from einsumx.conformance.case import NotApplicable, as_expression
+from einsumx.conformance.case import as_expression
+from einsumx.conformance.kit.cases import NotApplicable
 from einsumx.conformance.plugin import report
 from einsumx.conformance.subject import Subject
 from einsumx.conformance.suite import cases, run
