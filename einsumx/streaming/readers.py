@@ -87,7 +87,7 @@ class InPlace(Source):
         assert adapter.blocks is not None  # others were refused when the contraction was planned
         self._array, self._adapter, self._part = array, adapter, adapter.blocks.part
         self.operand = operand or adapter.operand(adapter.signature(array))
-        self.in_place = adapter.cpu.strided
+        self.in_place = adapter.cpu.arrays == "strided"
 
     def read(self, box: Box) -> Array:
         return self._part(self._array, box)
