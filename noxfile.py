@@ -1,7 +1,7 @@
 """Every check of the project. Each session makes its own environment.
 
-``nox`` runs what a change needs first: the tests on current frameworks, and lint. ``nox -s all`` runs all other checks
-that need no GPU, with a selection of the conformance suite's cases on every library. ``nox -s full`` runs every case.
+``nox`` runs the tests that are quick, on current frameworks. ``nox -s all`` runs all other checks that need no GPU, with
+a selection of the conformance suite's cases on every library. ``nox -s full`` runs every case.
 Timings have sessions of their own: ``nox -s bench`` and ``nox -s speed``.
 """
 
@@ -24,7 +24,7 @@ nox.needs_version = ">=2025.2.9"
 # A session whose interpreter is not installed is skipped, and says so, in continuous integration too.
 nox.options.error_on_missing_interpreters = False
 nox.options.default_venv_backend = "virtualenv"
-nox.options.sessions = ["tests", "lint"]
+nox.options.sessions = ["tests"]
 
 BACKENDS = {
     "autograd": ("autograd",),
@@ -59,12 +59,14 @@ SLOW = {
     "ndonnx": ("-k", "not (conformance and (many and 1000 or threads))"),
     "cubed": ("-k", "not (conformance and (many and 60 or threads))"),
 }
-"""What `libraries` leaves out: cases for which JAX and tinygrad compile for minutes, and long chains of lazy calls.
+"""What `long` and `libraries` leave out: cases for which JAX and tinygrad compile for minutes, and long chains of lazy calls.
 
 Of the random problems in each dtype, which are the same for every library, it has two.
 """
 
 OTHERS = (
+    "lint",
+    "long",
     "mxnet",
     "together",
     "libraries",
@@ -148,7 +150,7 @@ LIBRARY_TESTS = (
 """The tests that need one of them."""
 
 ONLY_HERE = "not prints_what_the_page_says or section or cotengra or pyscf or sparse or tensorflow"
-"""Leaves out the pages that the session `tests` runs."""
+"""Leaves out the pages that the sessions `tests` and `long` run."""
 
 NO_PROC_TESTS = (
     "aliases", "busy_machine", "calibrate", "effort", "environment", "executors", "memory", "opened_by", "process",
@@ -170,6 +172,9 @@ DEBIAN = "python3-all,python3-numpy,python3-opt-einsum,python3-pytest,python3-hy
 
 QUICK = ("-m", "not gpu and not package and not long")
 """Leaves out the tests that take long, as plain `pytest` does."""
+
+LONG = ("-m", "long and not gpu and not package")
+"""Leaves out the others."""
 
 PACKED_TESTS = (
     "cli",
@@ -290,12 +295,19 @@ def others(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests, on the current releases of NumPy, PyTorch, JAX and the array API standard.
-
-    JAX compiles what each case of the conformance suite calls, which takes minutes: `libraries` does it.
-    """
+    """The quick tests, on the current releases of NumPy, PyTorch, JAX and the array API standard."""
     install(session, *TESTING, *CURRENT)
-    test(session, *[f"--einsumx-backend={backend}" for backend in ("numpy", "torch", "array_api")])
+    test(session, *QUICK, *[f"--einsumx-backend={backend}" for backend in ("numpy", "torch")])
+
+
+@nox.session(python="3.11")
+def long(session: nox.Session) -> None:
+    """What `tests` leaves out: long tests, the conformance suite where each case takes long, and types of results."""
+    install(session, *TESTING, *CURRENT, "cotengra", "dask[array,distributed]")
+    test(session, *LONG)
+    test(session, *suite("array_api"))
+    test(session, "tests/slow", *suite("jax"), *SLOW["jax"])
+    check_types_of_results(session)
 
 
 @nox.session(python="3.11")
@@ -317,11 +329,7 @@ def together(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def libraries(session: nox.Session) -> None:
-    """The hooks for other libraries, the backends of `BACKENDS`, types of results, and the slow tests."""
-    # What other libraries are installed changes some of the slow tests, so they come first.
-    install(session, *TESTING, *CURRENT, "cotengra", "dask[array,distributed]")
-    test(session, "tests/slow", *suite("jax"), *SLOW["jax"])
-    check_types_of_results(session)
+    """The hooks for other libraries, and the backends of `BACKENDS`."""
     packages = chain.from_iterable(BACKENDS[library] for library in TOGETHER)
     install(session, *TESTING, TORCH, *LIBRARIES, *packages)
     for library in TOGETHER:
@@ -432,9 +440,8 @@ def lint(session: nox.Session) -> None:
     install(session, *TESTING, MYPY, "ruff==0.17.*", "import-linter==2.*")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
-    session.run("pytest", "tests/test_architecture.py", "tests/test_source_format.py")
+    session.run("pytest", "-m", "", "tests/test_architecture.py", "tests/test_source_format.py")
     check_types(session)  # for the oldest Python; `newest` does it for newer ones
-    check_types(session, "--python-version=3.11")
     settings = Path("pyproject.toml").resolve()
     with session.chdir(session.create_tmp()):
         session.run("mypy", f"--config-file={settings}", *map(str, settings.parent.glob("benchmarks/*.py")))

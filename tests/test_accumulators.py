@@ -88,6 +88,7 @@ def test_calls_with_and_without_an_accumulator_take_turns_also_where_plans_are_m
             np.testing.assert_array_equal(einsum(EQUATION, a, b, accumulate="float64"), EXACT)
 
 
+@pytest.mark.long
 def test_dask_arrays_have_an_accumulator():
     da = pytest.importorskip("dask.array")
     arrays = [da.from_array(array, chunks=100) for array in (a, b)]
@@ -227,6 +228,7 @@ for inner in (16, 64, 1025):
 """
 
 
+@pytest.mark.long
 def test_torch_is_exact_on_processors_without_instructions_for_sums_of_int8():
     """There, oneDNN's product of int8 saturates; without oneDNN's, torch has a plain loop, which is exact."""
     pytest.importorskip("torch")

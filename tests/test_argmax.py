@@ -155,6 +155,7 @@ def test_torch_compiles_what_is_around_it(torch):
         assert torch.equal(function(a), (a[:, :, None] * 2 + a).argmax(1) + 1)
 
 
+@pytest.mark.long
 def test_jax_traces_it(jax):
     a = jax.random.uniform(jax.random.key(0), (3, 4, 4))
     expected = (a[..., None] + a[:, None]).argmax(2)

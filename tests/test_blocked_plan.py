@@ -41,6 +41,7 @@ def plan_or_none(equation, shapes, limit, **given):
 # -- what is chosen -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(problems(), st.floats(0.01, 1.5))
 def test_what_fits_stays_within_the_limit_and_still_fits_in_more(problem, share):

@@ -166,6 +166,7 @@ seven = table("plans")
     ]
 
 
+@pytest.mark.long
 def test_the_page_on_the_design_lists_every_cache_and_its_bound():
     found = set()
     for folder in ("einsumx", "backends", "conformance"):

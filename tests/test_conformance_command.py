@@ -60,6 +60,7 @@ def judged(tmp_path, *arguments, status=0):
 # -- how it ends ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_backend_that_passes_ends_with_0_and_others_are_compared_with_it(capsys, faulty):
     assert conformance("--backend", "numpy", *FEW) == 0
     text = capsys.readouterr().out
@@ -166,6 +167,7 @@ def test_a_reproducer_calls_what_the_case_calls(pattern, called, printed, capsys
     assert printed in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_results_are_judged_on_another_device_than_the_default():
     pytest.importorskip("array_api_strict")
     assert conformance("--backend", "array_api", "--device", "device2", "--quiet", "--case", "forms/*") == 0
@@ -200,17 +202,20 @@ def test_without_rich_it_says_how_to_install_it_and_quiet_does_without(capsys, m
 # -- what is judged -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_list_prints_the_names_of_cases(capsys):
     assert conformance("--list", "--level", "full") == 0
     assert capsys.readouterr().out.splitlines() == [case.id for case in suite.cases("full")]
 
 
+@pytest.mark.long
 def test_names_of_cases_are_unique_and_the_quick_level_is_part_of_the_full():
     full, quick = ([case.id for case in suite.cases(level, random=0)] for level in ("full", "quick"))
     assert len(set(full)) == len(full)
     assert set(full) > set(quick)
 
 
+@pytest.mark.long
 def test_every_case_is_selected_by_its_name():
     for case in suite.cases("quick"):
         assert as_expression(case.id).match(case.id)
@@ -239,6 +244,7 @@ def test_a_listed_failure_is_a_deviation_and_a_listed_case_that_passes_fails_the
     assert "passes, though it is listed as a deviation (it subtracts 1)" in printed
 
 
+@pytest.mark.long
 def test_an_entry_that_no_case_matches_fails_a_run_of_all_cases(monkeypatch, capsys, listed):
     cases = suite.cases("full", "diagonals/*")
     monkeypatch.setattr(command, "cases", lambda *options: cases)
@@ -250,6 +256,7 @@ def test_an_entry_that_no_case_matches_fails_a_run_of_all_cases(monkeypatch, cap
     assert "FAILED forms/nosuch *" in text
 
 
+@pytest.mark.long
 def test_what_shows_only_sometimes_may_pass_but_not_in_all_cases_of_the_full_level(monkeypatch, capsys, faulty, listed):
     cases = suite.cases("full", "diagonals/*")
     monkeypatch.setattr(command, "cases", lambda *options: cases)

@@ -35,6 +35,7 @@ def same(found, wanted):
     return found.shape == wanted.shape and np.array_equal(found, wanted)
 
 
+@pytest.mark.long
 def test_every_layout_has_the_values_that_were_asked_for(framework):
     for layout in framework.layouts:
         for dtype in framework.dtypes:

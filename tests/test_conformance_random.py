@@ -59,6 +59,7 @@ def drawn(seed, problems=20):
     return found
 
 
+@pytest.mark.long
 def test_a_seed_gives_the_same_problems_and_another_seed_others():
     found = drawn(1)
     assert len(found) >= 17

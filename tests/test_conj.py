@@ -223,6 +223,7 @@ def test_real_elements_are_their_own_conjugates():
     )
 
 
+@pytest.mark.long
 def test_dask_arrays_have_no_such_keyword():
     da = pytest.importorskip("dask.array")
     with pytest.raises(einsumx.BackendError, match="conj= is not for Dask arrays"):

@@ -129,6 +129,7 @@ def test_memory_of_the_fake_belongs_to_its_stream(fake_cupy):
 # -- the adapter ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_einsumx_keeps_its_promises_on_the_fake(fake_cupy, device, request):
     level = request.config.option.einsumx_level or "quick"
     subject = backend_subject("cupy", device)
@@ -258,6 +259,7 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["host", "device"])
 @pytest.mark.parametrize("has_out", [False, True])
 def test_blocks_stay_within_the_limit_on_the_fake(fake_cupy, device, problem, place, has_out):

@@ -59,6 +59,7 @@ class Fetched(Stored):
 # -- results ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "dtype"), [("iij->ji", "bool"), ("ij,ij->", "float16"), ("ij,jk->ik (empty)", "float32")]
 )
@@ -69,6 +70,7 @@ def test_several_devices_give_the_plain_sum(case: str, dtype: str) -> None:
     assert JAX.device(found) == "cpu:0"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("case", "place"), [("ij,jk->ik", ""), ("ij,ij->", "cpu:1")])
 def test_operands_of_the_framework_are_brought_to_each_device(case: str, place: str) -> None:
     equation, arrays = operands(case)
@@ -78,6 +80,7 @@ def test_operands_of_the_framework_are_brought_to_each_device(case: str, place: 
     assert JAX.device(found) == "cpu:1"
 
 
+@pytest.mark.long
 def test_operands_whose_dtype_numpy_lacks_are_brought_to_each_device() -> None:
     equation, arrays = operands("ij,jk->ik")
     given = [jax.numpy.asarray(array, "bfloat16") for array in arrays]
@@ -166,6 +169,7 @@ def test_a_bounded_number_of_blocks_is_there_at_once(monkeypatch: pytest.MonkeyP
     assert most <= 2 * len(DEVICES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyword", [{"device": "cpu:0"}, {"devices": ["cpu:0", "cpu:1"]}])
 def test_blocks_are_read_while_others_are_computed(keyword: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     read = [threading.Event() for _ in range(2)]
@@ -187,6 +191,7 @@ def test_blocks_are_read_while_others_are_computed(keyword: dict[str, Any], monk
     check(out, "ij,jk->ik", rows.array, columns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("case", "has_out"), [("ij,jk->ik", True), ("ab,bc,cd->ad", False)])
 def test_each_device_stays_within_the_limit(case: str, has_out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     equation, arrays = operands(case)

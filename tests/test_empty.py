@@ -44,6 +44,7 @@ def test_every_dtype_that_numpy_alone_has_gives_zeros_of_itself(dtype, equation)
     assert result.dtype == (np.dtype(dtype).newbyteorder("=") if dtype != "object" or result.ndim else int)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
 def test_a_limit_an_expression_a_source_and_a_stored_plan_give_zeros_beside_infinities(backend):
     nothing, many = (backend.array(np.full(shape, np.inf), "float32") for shape in ((0, 3), (3, 2)))

@@ -181,6 +181,7 @@ def test_most_first_calls_need_no_search_and_compute_what_their_plan_does(operan
     assert staged_count >= share * count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operands", [1, 2, 3, 4])
 def test_all_first_calls_on_packed_arrays_need_no_plan_and_compute_what_theirs_does(operands):
     strict = pytest.importorskip("array_api_strict")
@@ -216,6 +217,7 @@ def without_slots(ops):
 MIXED = "float64", "float32", "complex64", "int64", "int32", "int8", "bool"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("operands", "repeats", "dtypes", "has_zero", "share"),
     [

@@ -138,6 +138,7 @@ def test_blocks_are_aligned_in_either_order_and_where_some_are_zero(limit, order
     assert steps > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_workers_return_mantissas_and_exponents(kind):
     arrays = spread((15, 20), 0), spread((20, 12), 1)
@@ -148,6 +149,7 @@ def test_workers_return_mantissas_and_exponents(kind):
             check(pair, *arrays, bound=2.0**-45)
 
 
+@pytest.mark.long
 def test_memory_that_runs_out_leaves_blocks_of_two_plans(monkeypatch):
     from einsumx.streaming import blocks
 
@@ -166,6 +168,7 @@ def test_memory_that_runs_out_leaves_blocks_of_two_plans(monkeypatch):
     check(pair, *arrays, bound=2.0**-45)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("equation", ["ij,jk->ik", "ij->ji", "ij->i", "ij,jk->"])
 def test_the_limit_bounds_the_memory(equation):
     shapes = [(400, 500), (500, 300)][: equation.count(",") + 1]
@@ -190,6 +193,7 @@ def test_gradients_of_pytorch_under_a_limit_take_the_exponent_as_a_constant(torc
         np.testing.assert_allclose(gradient.numpy(), np.ldexp(other.numpy(), shift), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_torch_traces_give_tensors(torch):
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -221,6 +225,7 @@ def test_traces_of_torch_scale_every_dtype(dtype, torch):
     torch.testing.assert_close(found[0], mantissa)
 
 
+@pytest.mark.long
 def test_jax_transforms(jax):
     scales = (90, 100)
     lhs, rhs = (jax.numpy.asarray(array) for array in operands(scales))
@@ -246,6 +251,7 @@ def test_jax_transforms(jax):
     np.testing.assert_allclose(gradient, np.ldexp(plain, scales[1] - exponent), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_long_plan_of_jax_is_not_compiled(jax):
     ring = [jax.numpy.full((2, 2), 1e30)] * 300
     arguments = [item for k, array in enumerate(ring) for item in (array, [k, (k + 1) % 300])]

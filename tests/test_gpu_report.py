@@ -122,6 +122,7 @@ def test_the_quick_run_times_thirty_problems(gpu, name):
     assert {problem.group for problem in problems} >= {"attention", "mlp", "pairs", "networks", "dtypes"}
 
 
+@pytest.mark.long
 def test_a_timed_problem_has_a_first_call_and_later_calls(gpu, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("EINSUMX_WISDOM", "0")  # which benchmarks set for their process
@@ -155,6 +156,7 @@ def test_operands_on_a_device_have_the_strides_of_their_problem(gpu, fake_cupy, 
             np.testing.assert_array_equal(framework.adapter.to_numpy(array), host)
 
 
+@pytest.mark.long
 def test_a_matrix_of_repeated_rows_has_the_values_of_its_formula(gpu):
     rows = 3 * (1 << 14)
     matrix = gpu.Repeating(rows)

@@ -219,6 +219,7 @@ def test_a_dtype_that_is_no_number_to_compute_with_is_an_error():
         einsumx.einsum("i->i", jax.random.split(jax.random.key(0), 2))
 
 
+@pytest.mark.long
 def test_sparse_arrays_are_an_error():
     sparse = pytest.importorskip("jax.experimental.sparse")
     with pytest.raises(einsumx.BackendError, match=r"BCOO; x\.todense\(\) makes one.* sparse\.COO\(numpy"):
@@ -228,6 +229,7 @@ def test_sparse_arrays_are_an_error():
 # -- transformations --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("equation", ["bind,bjnd->bnij", "iij,j->i", "ij,jk,kl->li"])
 def test_derivatives_in_forward_mode_are_right(equation):
     from jax.test_util import check_grads
@@ -236,6 +238,7 @@ def test_derivatives_in_forward_mode_are_right(equation):
     check_grads(function, arrays(equation, 2), order=1, modes=("fwd",), atol=0.02, rtol=0.02)
 
 
+@pytest.mark.long
 def test_traced_operands_go_with_concrete_ones():
     weight = jax.device_put(jnp.full((3, 4), 2.0), jax.devices()[0])
     result = jax.jit(lambda given: einsumx.einsum("ij,jk->ik", given, weight))(jnp.ones((2, 3)))
@@ -244,6 +247,7 @@ def test_traced_operands_go_with_concrete_ones():
     assert (gradient == 8).all()
 
 
+@pytest.mark.long
 def test_constants_are_folded_once_and_for_all_transforms(monkeypatch):
     operand, *weights = (jnp.full(shape, 2.0) for shape in ((3, 4), (4, 5), (5, 2)))
     call = einsumx.expression("ij,jk,kl->il", (3, 4), *weights, optimize=[(1, 2), (0, 1)])
@@ -256,6 +260,7 @@ def test_constants_are_folded_once_and_for_all_transforms(monkeypatch):
     assert (jax.grad(lambda operand: call(operand).sum())(operand) == 40).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transform", [jax.grad, lambda function: jax.jit(jax.grad(function))])
 def test_traced_constants_are_folded_in_each_trace(transform):
     def loss(weight):
@@ -267,6 +272,7 @@ def test_traced_constants_are_folded_in_each_trace(transform):
     np.testing.assert_array_equal(transform(loss)(weight), np.full((4, 5), 5 * 3 * 2))
 
 
+@pytest.mark.long
 def test_arrays_with_values_are_traced_inside_of_a_trace(tmp_path, monkeypatch):
     """So no time is measured."""
     monkeypatch.setenv("EINSUMX_CACHE", str(tmp_path))
@@ -311,6 +317,7 @@ assert einsumx.einsum("i,i->", jnp.full(2, 2**33), jnp.ones(2, "int64")) == 2**3
 """
 
 
+@pytest.mark.long
 def test_the_only_device_reads_no_more_of_an_array_than_its_diagonal_and_64_bits_are_used_where_they_are_on():
     printed(ALONE, XLA_FLAGS="", JAX_PLATFORMS="cpu")
 
@@ -385,6 +392,7 @@ def test_a_keyword_that_jax_cannot_honour_is_an_error(options, message):
             einsumx.einsum("ij,jk->ik", jnp.ones((2, 2)), jnp.ones((2, 2)), **options)
 
 
+@pytest.mark.long
 def test_more_labels_than_letters_are_one_product_that_merges_no_axes():
     labels = [list(range(30)), list(range(28, 57))]
     shapes = [[2 if label in (0, 1, 28, 29, 56) else 1 for label in term] for term in labels]
@@ -395,6 +403,7 @@ def test_more_labels_than_letters_are_one_product_that_merges_no_axes():
     assert (einsumx.einsum(lhs, labels[0], rhs, labels[1], output) == 2).all()
 
 
+@pytest.mark.long
 def test_one_export_serves_symbolic_sizes_and_traces_as_few_products():
     export = pytest.importorskip("jax.export")
     scope = export.SymbolicScope()
@@ -415,6 +424,7 @@ def test_one_export_serves_symbolic_sizes_and_traces_as_few_products():
 # -- derivatives ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("equation", ["bi,ri,or->bo", "bi,ij,bj->b", "ij,jk,kl,lm->im"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("around", [jax.jit, lambda function: function], ids=["jit", "eager"])

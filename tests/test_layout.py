@@ -48,6 +48,7 @@ def test_contiguous_strides_are_numpys(shape):
     assert contiguous(shape) == strides_of(np.zeros(shape))
 
 
+@pytest.mark.long
 @given(data=st.data(), view=views())
 @settings(max_examples=120)
 def test_a_reshape_is_a_view_exactly_where_numpy_makes_one(data, view):

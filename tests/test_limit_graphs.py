@@ -69,6 +69,7 @@ def test_the_operator_keeps_the_limit():
     torch.testing.assert_close(result, torch.einsum(CHAIN, *operands))
 
 
+@pytest.mark.long
 def test_each_size_has_a_graph_of_its_own(chain):
     function = compiled()
     for size in (60, 50, 40):

@@ -84,6 +84,7 @@ def test_gradients_under_a_limit_are_those_without(use):
     torch.testing.assert_close(use(limited, *leaves((4, 5), (5, 6))), theirs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("equation", "shapes", "dtype"),
     [
@@ -167,6 +168,7 @@ def test_a_cotangent_is_not_written_to():
     assert torch.equal(gradient, before.T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("equation", "dtype"),
     [("zab,zbc->zac", torch.complex64), ("aab->b", torch.float32), ("ij,ik,il->jkl", torch.complex64)],

@@ -12,6 +12,8 @@ from einsumx import MemoryLimit, einsum, semirings
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
+pytestmark = pytest.mark.long
+
 CHAIN = "ij,jk,kl->il"
 CASES = [  # an equation, shapes, and a limit that is less than the contraction takes without one
     (CHAIN, [(100, 101), (101, 102), (102, 103)], 20_000),

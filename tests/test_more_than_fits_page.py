@@ -92,6 +92,7 @@ def test_a_run_that_was_interrupted_goes_on():
     assert not Path("blocks.json").exists()
 
 
+@pytest.mark.long
 def test_a_compiled_program_of_jax_keeps_the_limit(capsys):
     pytest.importorskip("jax")
     run(JIT + LOOPS)

@@ -78,6 +78,7 @@ FEATURES = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("feature", FEATURES)
 def test_the_suite_passes_however_small_the_pieces_are(cut, feature):
     outcomes = list(run(backend_subject("numpy"), cases("quick", f"{feature}/*", random=0)))

@@ -213,6 +213,7 @@ def in_files(folder):
     return a, b, filled(f"{url}/c", np.zeros((120, 80), "float32"), (5, 80), **options)
 
 
+@pytest.mark.long
 def test_workers_read_and_write_arrays_behind_a_url_of_files(folder, pool):
     a, b, out = in_files(folder / "zarr")
     einsumx.einsum(EQUATION, a, b, out=out, memory_limit=MemoryLimit(LIMIT, executor=pool))

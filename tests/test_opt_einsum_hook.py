@@ -182,6 +182,7 @@ def test_names_that_mean_contract_later_get_einsumx_and_their_own_back(monkeypat
     assert module.contract is NATIVE["contract"]
 
 
+@pytest.mark.long
 def test_deleted_modules_get_their_own_back_and_are_not_kept(monkeypatch):
     module = ModuleType("deleted_later")
     monkeypatch.setitem(sys.modules, "deleted_later", module)

@@ -131,6 +131,7 @@ def test_the_result_is_right_wherever_memory_runs_out(at: set[int], has_out: boo
     assert out is None or found is out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "method"),
     [("numpy", "add"), ("numpy", "empty"), ("torch", "add"), ("torch", "put"), ("jax", "put"), ("mxnet", "empty")],
@@ -308,6 +309,7 @@ def test_a_run_that_went_on_within_less_and_was_cut_off_is_gone_on_with_by_the_s
     assert not journal.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_workers_that_run_out_of_memory_go_on_within_less(kind: str, tmp_path: Path) -> None:
     a, b = operands()
@@ -321,6 +323,7 @@ def test_workers_that_run_out_of_memory_go_on_within_less(kind: str, tmp_path: P
     assert is_right(found, a, b)
 
 
+@pytest.mark.long
 def test_gradients_are_right_where_memory_runs_out_on_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(2)

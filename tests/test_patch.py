@@ -588,6 +588,7 @@ def assert_same(found, expected):
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hold", [True, False], ids=["block", "everywhere"])
 def test_calls_that_take_more_than_the_limit_are_computed_in_blocks_and_no_others(hold, name, in_blocks, left):
     operands, expected, peak = chain(name)

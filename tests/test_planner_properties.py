@@ -388,6 +388,7 @@ TRAITS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TRAITS)
 def test_plans_for_the_traits_of_every_backend_mean_the_plain_sum(name):
     traits = TRAITS[name]
@@ -534,6 +535,7 @@ TYPES = [
 """The dtypes of operands, of results and of sums."""
 
 
+@pytest.mark.long
 @given(data=st.data(), case=cases(), types=st.sampled_from(TYPES))
 @settings(max_examples=60)
 def test_plans_keep_the_dtypes_that_were_asked_for_when_stored_retargeted_and_run_on_other_arrays(data, case, types):

@@ -91,6 +91,7 @@ def test_the_share_of_the_roofline_is_of_whichever_takes_longer():
     assert replace(op, arithmetic=0.0, traffic=0.0).share is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
 def test_two_kinds_of_dtypes_are_profiled_on_every_backend(backend):
     for dtype in {"float32", "bool"} & {*backend.dtypes}:

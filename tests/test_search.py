@@ -74,6 +74,7 @@ def test_the_exact_search_is_the_best_of_all_trees(seed):
     assert network.tree([step[:2] for step in steps], "").seconds == pytest.approx(seconds)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_the_labels_of_a_tree_are_those_that_its_path_keeps(seed):
     inputs, output, network = random_network(seed, 12, 14)
@@ -118,6 +119,7 @@ def test_terms_without_common_labels_are_multiplied_at_the_end():
     assert multiplications(equation, find_path(equation)) < 9 * 8 * 9 + 7 * 6 + 5 * 4 + 9 * 9 + 6 + 4 + 1000
 
 
+@pytest.mark.long
 def test_a_path_that_needs_more_memory_than_there_is_is_not_taken(monkeypatch):
     monkeypatch.setattr("einsumx.planner.path._LARGE", 100)
     text, shapes = chain_of_states(20, 24, 5)

@@ -38,6 +38,7 @@ def product(lhs, rhs, semiring):
     return semiring.einsum("bij,bjk->bik" if lhs.ndim == 3 else "ij,jk->ik", lhs, rhs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("semiring", "dtype"), [*zip(SEMIRINGS, ["float32", "float64", "float64"])], ids=str)
 def test_loops_give_the_bits_of_functions_of_arrays(semiring, dtype, monkeypatch):
     pytest.importorskip("numba")

@@ -335,6 +335,7 @@ def test_a_framework_without_the_functions_says_why():
 # -- the product that every backend has ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("semiring", ["max-times", "log"])
 @pytest.mark.parametrize("shapes", [((3, 300, 70), (3, 70, 100)), ((1, 9, 70), (60, 70, 300))], ids=str)
 def test_a_product_of_more_terms_than_a_block_is_right_on_any_array_library(shapes, semiring):
@@ -349,6 +350,7 @@ def test_a_product_of_more_terms_than_a_block_is_right_on_any_array_library(shap
 # -- the source of a plan -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("backend", "semirings"),
     [("numpy", RINGS), ("torch", RINGS), ("jax", (log,))],

@@ -48,6 +48,7 @@ def can_be_asked(backend, asked):
     return asked != "out" or backend.name != "jax"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("backend", "asked"),
     [(backend, asked) for backend in LIMITED for asked in ASKED if can_be_asked(backend, asked)],
@@ -137,6 +138,7 @@ def squares(torch, arrays):
     return sum(array.pow(2).sum() for array in real)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_the_limit_that_is_named_is_enough_for_gradients_and_for_theirs(seed):
     torch = pytest.importorskip("torch")

@@ -132,6 +132,7 @@ def test_large_values_are_let_go_when_nothing_reads_them_any_more():
     assert not any(line.startswith("del") for line in statements(einsumx.plan(equation, *small, optimize=False)))
 
 
+@pytest.mark.long
 def test_no_line_is_longer_than_100_columns():
     many = einsumx.plan(*(part for k in range(60) for part in ((2, 2), [k, k + 1])), [0, 60])
     wide = einsumx.plan("abcdefghijklmnopqrstuvwx,bcdefghijklmnopqrstuvwx->a", (1,) * 24, (1,) * 23)
@@ -225,6 +226,7 @@ ALLOWED = (
 )
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(labels=st.lists(st.one_of(HOSTILE, st.tuples(HOSTILE), st.integers()), min_size=4, max_size=4, unique=True))
 def test_labels_of_any_kind_change_nothing_in_the_text(labels):

@@ -56,6 +56,7 @@ def backends():
         yield pytest.param(name, marks=marks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", list(backends()))
 def test_ruff_would_leave_the_source_as_it_is(backend, tmp_path):
     for number, (equation, shapes) in enumerate(problems()):

@@ -44,6 +44,7 @@ def values(found: Any) -> Any:
     return found.array if isinstance(found, Stored) else np.asarray(found[...])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "second"),
     [

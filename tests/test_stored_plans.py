@@ -226,6 +226,7 @@ def test_what_is_no_strict_json_is_refused(text, nothing_runs):
         run_if_read(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", FIELDS.values(), ids=FIELDS)
 def test_a_field_of_another_type_or_size_is_refused(text, nothing_runs):
     with pytest.raises(EinsumxError) as caught:

@@ -39,6 +39,7 @@ def same(result, expected):
     assert np.shape(result) == np.shape(expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", INSTALLED, ids=str)
 def test_it_agrees_with_numpys_on_every_framework(backend):
     for number, (lhs, rhs, axes) in enumerate(problems(12, seed=5)):
@@ -155,6 +156,7 @@ def test_a_product_over_many_axes_of_size_2_is_one_matrix_product_and_no_loop_ov
 # -- derivatives and tracing ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_gradients_and_torch_compile_go_through():
     torch = pytest.importorskip("torch")
     a, b = torch.rand(2, 3, 4, dtype=torch.float64, requires_grad=True), torch.rand(4, 3, 5, dtype=torch.float64)

@@ -544,6 +544,7 @@ def test_compiled_with_changing_sizes_that_operands_share():
         torch.testing.assert_close(function(lhs, lhs.T), lhs @ lhs.T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled_vmap_and_grad(dynamic):
     rhs = torch.rand(4, 5)
@@ -569,6 +570,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("kind", NUMBERS)
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
@@ -626,6 +628,7 @@ def test_sizes_of_tensors_are_operands_of_a_graph_for_all_sizes(way):
         torch.testing.assert_close(function(torch.ones(rows, 3)), expected.expand(rows, 3))
 
 
+@pytest.mark.long
 def test_compiled_lists_are_tensors_at_the_first_call():
     tensor = torch.arange(6.0).reshape(2, 3)
 
@@ -657,6 +660,7 @@ PLANS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PLANS)
 def test_compiled_and_exported_calls_of_plans(kind):
     plan = einsumx.plan("ij,jk->ik", (3, 4), (4, 5), dtypes="float32", **PLANS[kind])
@@ -712,6 +716,7 @@ BETWEEN_GRAPHS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", BETWEEN_GRAPHS)
 @pytest.mark.filterwarnings("ignore")  # of what torch.compile meets outside of the graph
 def test_what_is_computed_between_graphs(what):
@@ -745,6 +750,7 @@ def test_argmax_is_exported():
     assert [each.shape for each in exported(terms[..., 0], rhs)] == [(3, 5)] * 2
 
 
+@pytest.mark.long
 def test_one_graph_serves_all_factors():
     counted = CompileCounterWithBackend("aot_eager")
     lhs, rhs, c = torch.rand(2, 300), torch.rand(300, 2), torch.rand(2, 2, dtype=torch.float64)
@@ -777,6 +783,7 @@ def test_symbolic_traces_of_tensordot_and_transpose_serve_all_sizes():
 # -- unknown sizes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_one_graph_of_patched_einsum_serves_all_sizes():
     counted = CompileCounterWithBackend("aot_eager")
     with einsumx.patched("torch"):
@@ -790,6 +797,7 @@ def test_one_graph_of_patched_einsum_serves_all_sizes():
     assert counted.frame_count == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("equation", ["aij,jib->ab", "bhqd,bhkd->bhqk", "ij,jk,kl->li", "ii->i"])
 def test_symbolic_traces_of_make_fx_serve_all_sizes(equation):
 

@@ -75,6 +75,7 @@ def test_float16_does_not_overflow_where_autocast_computes_in_bfloat16():
         assert torch.equal(einsum("ij,jk->ik", a, a), torch.full((4, 4), 360000.0, dtype=torch.bfloat16))
 
 
+@pytest.mark.long
 def test_on_cuda_torch_casts_the_operands_of_every_einsum():
     from torch._subclasses.fake_tensor import FakeTensorMode
 

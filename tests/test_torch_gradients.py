@@ -334,6 +334,7 @@ USES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_gradients_in_other_uses_of_autograd_are_those_of_torch(use):
     equation, shape = TRIANGLE[0], (16, 40, 64)
