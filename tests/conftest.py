@@ -164,9 +164,11 @@ def fake_cupy(monkeypatch):
     from einsumx.adapters import registry
     from einsumx.adapters.staging import copy_stream
     from einsumx.backends import cupy as backend
+    from einsumx.measuring import calibration
 
     def forget():
         registry.forget()
+        calibration.place_of.cache_clear()
         backend.ADAPTER.__dict__.pop("xp", None)
         copy_stream.cache_clear()
 

@@ -47,6 +47,7 @@ def compared(equation, shapes, strides, dtype):
     return moved_by_plan(program), moved_by_cupy(equation, shapes, strides, dtype, program.path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("group", [*all_problems(0, 0), "random pairs"])
 def test_no_plan_on_cupy_copies_in_silence_or_moves_more_bytes_than_cupy_einsum(group, dtype):
