@@ -1,7 +1,7 @@
 """Every check of the project. Each session makes its own environment.
 
-``nox`` runs the tests that are quick, on current frameworks. ``nox -s all`` runs all other checks that need no GPU, with
-a selection of the conformance suite's cases on every library. ``nox -s full`` runs every case.
+``nox`` runs the quick tests, on current frameworks. ``nox -s all`` runs all other checks that need no GPU, with a
+selection of the conformance suite's cases on every library. ``nox -s full`` runs every case.
 Timings have sessions of their own: ``nox -s bench`` and ``nox -s speed``.
 """
 
@@ -59,7 +59,7 @@ SLOW = {
     "ndonnx": ("-k", "not (conformance and (many and 1000 or threads))"),
     "cubed": ("-k", "not (conformance and (many and 60 or threads))"),
 }
-"""What `long` and `libraries` leave out: cases for which JAX and tinygrad compile for minutes, and long chains of lazy calls.
+"""What `long` and `libraries` leave out: what JAX and tinygrad compile for minutes, and long chains of lazy calls.
 
 Of the random problems in each dtype, which are the same for every library, it has two.
 """
