@@ -112,7 +112,7 @@ CURRENT = (
     *(TORCH, "jax==0.10.*", "array-api-compat", "array-api-strict"),
     *("dask[array]", "loky", "h5py", "zarr", "tqdm", "numba"),
 )
-"""The libraries of `tests`, beside NumPy."""
+"""The libraries of `tests` and `long`, beside NumPy."""
 
 EXAMPLE = """
 import einsumx, examplelib
@@ -174,7 +174,7 @@ QUICK = ("-m", "not gpu and not package and not long")
 """Leaves out the tests that take long, as plain `pytest` does."""
 
 LONG = ("-m", "long and not gpu and not package")
-"""Leaves out the others."""
+"""Selects those alone."""
 
 PACKED_TESTS = (
     "cli",
@@ -302,7 +302,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def long(session: nox.Session) -> None:
-    """What `tests` leaves out: long tests, the conformance suite where each case takes long, and types of results."""
+    """What `tests` leaves out: long tests, the conformance suite on other libraries of `CURRENT`, types of results."""
     install(session, *TESTING, *CURRENT, "cotengra", "dask[array,distributed]")
     test(session, *LONG)
     test(session, *suite("array_api"))
@@ -451,7 +451,7 @@ def lint(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The documentation's site, strictly: ``nox -s docs``; ``nox -s docs -- serve`` shows it while it is written.
 
-    It is built into site/; the code on its pages is run by tests/test_pages.py, in the sessions of tests.
+    It is built into site/; the code on its pages is run by tests/test_pages.py, in the session `long`.
     """
     install(session, "mkdocs-material==9.*", "mkdocstrings[python]==1.*", "ruff==0.17.*")
     session.run("mkdocs", *(session.posargs or ["build"]), env={"NO_MKDOCS_2_WARNING": "1"})
